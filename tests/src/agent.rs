@@ -77,18 +77,22 @@ pub struct Agent {
 impl Agent {
     /// Registers the agent and declares the stream, of kind `raw`, with these options.
     pub fn declare(api: &mut Api, storage: &str, agent: &str, stream: &str, codec: &str) -> Self {
-        api.done(
-            "PUT",
-            &format!("/agents/{agent}"),
-            Some(&json!({ "name": agent, "host": "test" })),
-        );
-        let spec = json!({ "kind": "raw", "codec": codec });
-        api.done(
-            "PUT",
-            &format!("/agents/{agent}/streams/{stream}"),
-            Some(&spec),
-        );
+        Self::register(api, agent);
+        Self::declare_stream(api, agent, stream, "raw", codec);
         Self::new(storage, agent, stream)
+    }
+
+    /// Registers an agent.
+    pub fn register(api: &mut Api, agent: &str) {
+        let spec = json!({ "name": agent, "host": "test" });
+        api.done("PUT", &format!("/agents/{agent}"), Some(&spec));
+    }
+
+    /// Declares a stream of a registered agent.
+    pub fn declare_stream(api: &mut Api, agent: &str, stream: &str, kind: &str, codec: &str) {
+        let spec = json!({ "kind": kind, "codec": codec });
+        let path = format!("/agents/{agent}/streams/{stream}");
+        api.done("PUT", &path, Some(&spec));
     }
 
     /// A stream that is already declared.

@@ -26,7 +26,7 @@ pub use api::{Api, Problem};
 pub use corpora::{corpora, small_traces, tools};
 pub use crash::{CrashPlan, CrashReport, crash, crash_settings};
 pub use http::{Connection, Request, Response};
-pub use load::{Body, Load, LoadReport, Pace};
+pub use load::{Body, Load, LoadReport, Pace, PreparedLoad};
 pub use model::{ModelPlan, ModelReport, run_model};
 pub use multipart::{Part, parts};
 pub use payload::{Random, packet, payload};

@@ -69,6 +69,7 @@ fn push(server: &Server, streams: usize, seconds: u32) -> Outcome {
         address: server.address(),
         storage: storage.clone(),
         streams,
+        connections: streams,
         body: Body::One(PACKET_BYTES),
         pace: Pace::Full,
         codec: "none",

@@ -44,7 +44,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "ingest",
-        about: "durable pushes against discarded bodies and against fio on the same disk",
+        about: "durable pushes against discarded bodies, bare writers and fio on the same disk",
         run: ingest::run_bench,
     },
     Bench {

@@ -93,6 +93,7 @@ fn push_tail(server: &Server, duration: Duration) -> u64 {
         address: server.address(),
         storage,
         streams: 4,
+        connections: 4,
         body: Body::One(256 << 10),
         pace: Pace::Full,
         codec: "none",

@@ -126,9 +126,9 @@ fn pushes_of(
             .map(|((side, party), costs)| Side {
                 name: versions[*side].name,
                 run: Box::new(move || {
-                    let (report, cpu_per_gib) = party.measure(body, Pace::Full)?;
-                    costs.borrow_mut().push(cpu_per_gib);
-                    Ok(report.bytes_per_second() / MIB)
+                    let measured = party.measure(body, Pace::Full)?;
+                    costs.borrow_mut().push(measured.cpu_per_gib());
+                    Ok(measured.report.bytes_per_second() / MIB)
                 }),
             });
         let runs = options.runs()?.div_ceil(2);
