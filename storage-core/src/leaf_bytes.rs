@@ -16,7 +16,7 @@ use storage_format::{
 use crate::{
     StorageError,
     read::ReadFile,
-    tree::{BlockCache, FilePin, IndexPart, Leaf, Segment, SegmentBody},
+    tree::{BlockCache, FilePin, Leaf, PartBlock, Segment},
 };
 
 /// Data files that a reader of one leaf has open at once.
@@ -36,19 +36,16 @@ pub(crate) struct LeafMap {
 #[derive(Debug)]
 struct Piece {
     covered: Range<u64>,
-    part: Option<Arc<IndexPart>>,
+    block: Option<PartBlock>,
     /// Read from the block of the part by the first read.
     extents: OnceLock<Vec<Extent>>,
 }
 
 impl Piece {
     fn of(segment: &Segment, range: &Range<u64>) -> Self {
-        let part = match &segment.body {
-            SegmentBody::Part(part) | SegmentBody::Plain(Some(part)) => Some(Arc::clone(part)),
-            SegmentBody::Memory(_) | SegmentBody::Plain(None) => None,
-        };
+        let block = segment.body.part_block().cloned();
         let extents = OnceLock::new();
-        if part.is_none() {
+        if block.is_none() {
             let all = &segment.extents;
             let first = all.partition_point(|extent| extent.leaf_end() <= range.start);
             let end = all.partition_point(|extent| extent.leaf_offset < range.end);
@@ -56,7 +53,7 @@ impl Piece {
         }
         Self {
             covered: segment.covered.clone(),
-            part,
+            block,
             extents,
         }
     }
@@ -106,8 +103,8 @@ impl LeafMap {
         if let Some(extents) = piece.extents.get() {
             return Ok(extents);
         }
-        let extents = match &piece.part {
-            Some(part) => self.cache.get(part, self.leaf)?.extents(part, self.leaf)?,
+        let extents = match &piece.block {
+            Some(block) => self.cache.get(block)?.extents(block)?,
             None => Vec::new(),
         };
         Ok(piece.extents.get_or_init(|| extents))

@@ -1,6 +1,10 @@
 //! Verification: re-reads all files of a storage and reports what is damaged.
 
-use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use serde::Serialize;
 use storage_format::{
@@ -233,15 +237,12 @@ impl Verification<'_> {
         let found = match entry.role {
             FileRole::Index => match crate::tree::IndexPart::open(path, self.storage.id) {
                 Err(StorageError::Damaged { source, .. }) => Some(source),
-                Ok(part) => {
-                    part.footer
-                        .leaves
-                        .iter()
-                        .find_map(|leaf| match part.read_block(leaf) {
-                            Err(StorageError::Damaged { source, .. }) => Some(source),
-                            _ => None,
-                        })
-                }
+                Ok(part) => Arc::new(part)
+                    .blocks()
+                    .find_map(|block| match block.read() {
+                        Err(StorageError::Damaged { source, .. }) => Some(source),
+                        _ => None,
+                    }),
                 Err(_) => None,
             },
             FileRole::Agent => read_whole(path)

@@ -95,6 +95,7 @@ fn part(extents: &[Extent], files: Vec<DataFileEntry>) -> (Vec<u8>, Footer) {
     let header = IndexPartHeader {
         storage: StorageId::from_bytes([7; 16]),
         ordinal: 0,
+        first_ordinal: 0,
         created: 0,
     };
     let mut builder = IndexPartBuilder::new(header);

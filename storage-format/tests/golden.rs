@@ -200,6 +200,7 @@ fn index_part(entries: &[PacketEntry]) -> Vec<u8> {
     let header = IndexPartHeader {
         storage: storage(),
         ordinal: 1,
+        first_ordinal: 1,
         created: 99,
     };
     let mut builder = IndexPartBuilder::new(header);

@@ -24,7 +24,8 @@ impl<W: Write> Inspection<'_, W> {
         let bytes = self.read_at(bases.start, length)?;
         let bases = TimeBases::decode(&bytes, bases.start).map_err(damage)?;
         let head = json!({
-            "storage": header.storage, "ordinal": header.ordinal, "created": header.created,
+            "storage": header.storage, "ordinal": header.ordinal,
+            "first_ordinal": header.first_ordinal, "created": header.created,
         });
         write!(self.out, r#"{{"role":"index","header":{head}"#)?;
         if trailer.version > 1 {

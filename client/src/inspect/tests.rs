@@ -128,6 +128,7 @@ fn an_index_part_shows_its_leaves_and_packets() {
     let mut builder = IndexPartBuilder::new(IndexPartHeader {
         storage: storage(),
         ordinal: 3,
+        first_ordinal: 2,
         created: 5,
     });
     let entry = PacketEntry {

@@ -9,7 +9,7 @@ use super::{Reading, StorageLeaves};
 use crate::{
     StorageError,
     storage::{Storage, StorageReader},
-    tree::{IndexPart, Leaf, ReadEntries as _, SegmentBody},
+    tree::{Leaf, PartBlock, ReadEntries as _, SegmentBody},
 };
 
 /// The packets of one leaf, as the tree contains them at the time of the call.
@@ -22,7 +22,7 @@ pub struct LeafPackets {
 /// Entries copied from the tree.
 enum Entries {
     Memory(Vec<PacketEntry>),
-    Part(Arc<IndexPart>),
+    Part(PartBlock),
 }
 
 impl Reading {
@@ -57,10 +57,10 @@ impl LeafPackets {
         for entries in found.unwrap_or_default() {
             match entries {
                 Entries::Memory(entries) => entries.iter().for_each(&mut *each),
-                Entries::Part(part) => {
-                    let block = StorageReader(storage).cache().get(&part, self.leaf)?;
+                Entries::Part(place) => {
+                    let block = StorageReader(storage).cache().get(&place)?;
                     for at in 0..block.entries().len() {
-                        each(&block.entry(&part, at)?);
+                        each(&block.entry(&place, at)?);
                     }
                 }
             }
@@ -73,7 +73,7 @@ fn entries(leaf: &Leaf, from: u64) -> Vec<Entries> {
     let segments = leaf.segments().filter(|segment| segment.covered.end > from);
     let of_segment = segments.filter_map(|segment| match &segment.body {
         SegmentBody::Memory(entries) => Some(Entries::Memory(entries.clone())),
-        SegmentBody::Part(part) => Some(Entries::Part(Arc::clone(part))),
+        SegmentBody::Part(block) => Some(Entries::Part(block.clone())),
         SegmentBody::Plain(_) => None,
     });
     of_segment.collect()

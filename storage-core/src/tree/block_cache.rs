@@ -7,12 +7,9 @@ use std::{
 
 use io_trace::{Access, BlockType, FileTag, Operation};
 use parking_lot::Mutex;
-use storage_format::{
-    LeafId,
-    index_part::{ArrayBlock, Extent, LeafEntry, PacketEntry, TimeBases},
-};
+use storage_format::index_part::{ArrayBlock, Extent, LeafEntry, PacketEntry, TimeBases};
 
-use super::{IndexPart, time_index::TimeIndex};
+use super::{PartBlock, time_index::TimeIndex};
 use crate::{StorageError, counters::Counters, traced::tag_in_scope};
 
 /// A block that was read and checked.
@@ -26,18 +23,20 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    fn new(bytes: Vec<u8>, entry: &LeafEntry, bases: Arc<TimeBases>) -> Self {
+    fn read(block: &PartBlock) -> Result<Self, StorageError> {
+        let bytes = block.read()?;
+        let bases = Arc::clone(&block.part().bases);
         let mut times = TimeIndex::default();
-        let entry_bytes = entry.entries_in(&bytes).len();
-        if let Ok(entries) = ArrayBlock::new(entry.entries_in(&bytes), &bases) {
+        let entry_bytes = block.entry().entries_in(&bytes).len();
+        if let Ok(entries) = ArrayBlock::new(&bytes[..entry_bytes], &bases) {
             (0..entries.len()).for_each(|at| times.push(&entries.facts(at)));
         }
-        Self {
+        Ok(Self {
             bytes,
             entry_bytes,
             bases,
             times,
-        }
+        })
     }
 
     /// The entries; the length was checked when the block was read.
@@ -49,30 +48,22 @@ impl Block {
     /// The entry at `index`.
     pub(crate) fn entry(
         &self,
-        part: &IndexPart,
+        block: &PartBlock,
         index: usize,
     ) -> Result<PacketEntry, StorageError> {
-        self.entries()
-            .get(index)
-            .map_err(StorageError::damaged(&part.path))
+        let entry = self.entries().get(index);
+        entry.map_err(StorageError::damaged(&block.part().path))
     }
 
-    /// The extents of the leaf with this record in the part.
-    pub(crate) fn extents(
-        &self,
-        part: &IndexPart,
-        leaf: LeafId,
-    ) -> Result<Vec<Extent>, StorageError> {
-        let entry = part.footer.leaf(leaf);
-        let entry = entry.expect("the footer of a part contains its segments");
-        entry
-            .extents_in(&self.bytes)
-            .map_err(StorageError::damaged(&part.path))
+    /// The extents; `block` says where it is.
+    pub(crate) fn extents(&self, block: &PartBlock) -> Result<Vec<Extent>, StorageError> {
+        let extents = block.entry().extents_in(&self.bytes);
+        extents.map_err(StorageError::damaged(&block.part().path))
     }
 
-    /// The extent that contains the byte `offset` of the leaf with this record in the part.
-    pub(crate) fn extent_at(&self, part: &IndexPart, leaf: LeafId, offset: u64) -> Option<Extent> {
-        part.footer.leaf(leaf)?.extent_at(&self.bytes, offset)
+    /// The extent that contains the byte `offset` of the leaf; `block` says where this is.
+    pub(crate) fn extent_at(&self, block: &PartBlock, offset: u64) -> Option<Extent> {
+        block.entry().extent_at(&self.bytes, offset)
     }
 
     fn cost(&self) -> u64 {
@@ -80,7 +71,7 @@ impl Block {
     }
 }
 
-type Key = (u64, LeafId);
+type Key = (u64, usize);
 
 #[derive(Debug, Default)]
 struct Cached {
@@ -115,35 +106,29 @@ impl BlockCache {
         }
     }
 
-    /// The block of a leaf, from memory or from disk.
-    pub(crate) fn get(&self, part: &IndexPart, leaf: LeafId) -> Result<Arc<Block>, StorageError> {
-        self.lookup(part, leaf, |_| None).map(|(block, _)| block)
+    /// A block, from memory or from disk.
+    pub(crate) fn get(&self, block: &PartBlock) -> Result<Arc<Block>, StorageError> {
+        self.lookup(block, |_| None).map(|(block, _)| block)
     }
 
-    /// The block of a leaf, and the index of the entry that `find` finds.
+    /// A block, and the index of the entry that `find` finds.
     pub(crate) fn find(
         &self,
-        part: &IndexPart,
-        leaf: LeafId,
+        block: &PartBlock,
         find: impl FnOnce(&Block) -> Option<usize>,
     ) -> Result<(Arc<Block>, Option<usize>), StorageError> {
-        let (block, at) = self.lookup(part, leaf, |block| Some(find(block)))?;
+        let (block, at) = self.lookup(block, |block| Some(find(block)))?;
         Ok((block, at.flatten()))
     }
 
     fn lookup(
         &self,
-        part: &IndexPart,
-        leaf: LeafId,
+        wanted: &PartBlock,
         find: impl FnOnce(&Block) -> Option<Option<usize>>,
     ) -> Result<(Arc<Block>, Option<Option<usize>>), StorageError> {
-        let key = (part.cache_key, leaf);
-        let tag = tag_in_scope(&part.path);
+        let key = wanted.key();
+        let tag = tag_in_scope(&wanted.part().path);
         let started = tag.as_ref().map(FileTag::begin);
-        let entry = || {
-            let entry = part.footer.leaf(leaf);
-            entry.expect("the footer of a part contains its segments")
-        };
         let cached = self.cached_block(key);
         let is_hit = cached.is_some();
         let block = match cached {
@@ -153,11 +138,7 @@ impl BlockCache {
             }
             None => {
                 self.counters.index_cache_misses.add(1);
-                let block = Arc::new(Block::new(
-                    part.read_block(entry())?,
-                    entry(),
-                    Arc::clone(&part.bases),
-                ));
+                let block = Arc::new(Block::read(wanted)?);
                 self.insert(key, &block);
                 block
             }
@@ -166,7 +147,7 @@ impl BlockCache {
         if let (Some(tag), Some(started)) = (tag, started) {
             let is_found = found.as_ref().map(Option::is_some);
             tag.end(started, Operation::Lookup, || {
-                self.access(entry(), leaf, &block, is_hit, is_found)
+                self.access(wanted.entry(), &block, is_hit, is_found)
             });
         }
         Ok((block, found))
@@ -176,7 +157,6 @@ impl BlockCache {
     fn access(
         &self,
         entry: &LeafEntry,
-        leaf: LeafId,
         block: &Block,
         is_hit: bool,
         is_found: Option<bool>,
@@ -192,7 +172,7 @@ impl BlockCache {
                 block_type: BlockType::Index,
                 size: block.cost(),
                 not_inserted: block.cost() > self.bytes_max,
-                leaf: leaf.0,
+                leaf: entry.leaf.0,
                 entries: block.entries().len() as u64,
                 // An index part is never written again.
                 immutable: true,

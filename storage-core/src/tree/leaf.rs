@@ -1,6 +1,9 @@
 //! A leaf of the index tree, and the segments of its packets.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::{Range, RangeInclusive},
+    sync::Arc,
+};
 
 use storage_format::{
     LeafId, LeafType, StreamPosition,
@@ -10,7 +13,7 @@ use storage_format::{
     storage_file::Totals,
 };
 
-use super::{IndexPart, time_index::TimeIndex};
+use super::{PartBlock, time_index::TimeIndex};
 use crate::io_thread::Tail;
 
 /// A run of packets of one leaf.
@@ -50,11 +53,21 @@ impl Segment {
 #[derive(Debug, Clone)]
 pub(crate) enum SegmentBody {
     /// In a block of an index part.
-    Part(Arc<IndexPart>),
+    Part(PartBlock),
     /// In memory.
     Memory(Vec<PacketEntry>),
-    /// Nowhere: a plain leaf. Its extents are in this part, or in memory.
-    Plain(Option<Arc<IndexPart>>),
+    /// Nowhere: a plain leaf. Its extents are in this block, or in memory.
+    Plain(Option<PartBlock>),
+}
+
+impl SegmentBody {
+    /// The block in an index part that describes the segment.
+    pub(crate) fn part_block(&self) -> Option<&PartBlock> {
+        match self {
+            Self::Part(block) | Self::Plain(Some(block)) => Some(block),
+            Self::Memory(_) | Self::Plain(None) => None,
+        }
+    }
 }
 
 /// The segment to which packets are added.
@@ -139,8 +152,9 @@ impl Leaf {
         }
     }
 
-    pub(super) fn add_part(&mut self, part: &Arc<IndexPart>, entry: &LeafEntry) {
-        self.parts.push(Arc::new(Segment::of_part(part, entry)));
+    pub(super) fn add_part(&mut self, block: &PartBlock) {
+        let entry = block.entry();
+        self.parts.push(Arc::new(Segment::of_block(block)));
         if entry.covered.end > self.tail.length {
             self.tail = Tail {
                 length: entry.covered.end,
@@ -153,6 +167,29 @@ impl Leaf {
     pub(crate) fn order(&self) -> PacketOrder {
         let last = self.segments().last();
         last.map(Segment::order).unwrap_or_default()
+    }
+
+    /// Replaces the segments in the parts with `ordinals` by the one of `blocks`, a merged part.
+    pub(super) fn replace_parts(
+        &mut self,
+        ordinals: &RangeInclusive<u64>,
+        blocks: impl Iterator<Item = PartBlock>,
+    ) {
+        let ends = |leaf: &Self| leaf.parts.iter().map(|segment| segment.covered.end).max();
+        let before = ends(self);
+        self.parts.retain(|segment| {
+            let part = segment.body.part_block().map(PartBlock::part);
+            !part.is_some_and(|part| ordinals.contains(&part.header.ordinal))
+        });
+        let merged = blocks.map(|block| Arc::new(Segment::of_block(&block)));
+        self.parts.extend(merged);
+        self.parts.sort_by_key(|segment| segment.covered.start);
+        let is_whole = (self.parts.iter().zip(self.parts.iter().skip(1)))
+            .all(|(segment, next)| segment.covered.end == next.covered.start);
+        assert!(
+            is_whole && before == ends(self),
+            "a merged part describes the same bytes of a leaf as the parts that it replaces"
+        );
     }
 
     /// Whether a part describes the packets that follow those that are known.

@@ -30,8 +30,9 @@ use storage_format::{
 
 pub use bases::LeafBases;
 pub(crate) use block_cache::BlockCache;
+use leaf::Live;
 pub(crate) use leaf::{Leaf, PacketOrder, Segment, SegmentBody};
-pub(crate) use part::IndexPart;
+pub(crate) use part::{IndexPart, PartBlock};
 pub(crate) use pin::FilePin;
 pub use search::Selection;
 pub(crate) use search::{Found, ReadEntries, merge, resolve};
@@ -56,6 +57,7 @@ pub(crate) struct IndexTree {
     recovered_log: LogEnd,
     live_packets: usize,
     live_extents: usize,
+    live_leaves: usize,
     uncovered_bytes: u64,
 }
 
@@ -118,13 +120,18 @@ impl IndexTree {
             recovered_log: LogEnd::default(),
             live_packets: 0,
             live_extents: 0,
+            live_leaves: 0,
             uncovered_bytes: 0,
         }
     }
 
     /// Whether a part that was read from disk continues what the tree knows of every leaf.
     pub(crate) fn is_followed_by(&self, part: &IndexPart) -> bool {
-        part.footer.leaves.iter().all(|entry| {
+        // The footer was checked when it was decoded: records of one leaf follow each other.
+        let entries = part.footer.leaves.iter();
+        let mut before = None;
+        let mut first = entries.filter(|entry| before.replace(entry.leaf) != Some(entry.leaf));
+        first.all(|entry| {
             let leaf = self.leaves.get(&entry.leaf);
             leaf.map_or_else(
                 || entry.covered.start == data_file::HEADER_BYTES as u64,
@@ -140,9 +147,10 @@ impl IndexTree {
             part.header.storage, self.storage,
             "a tree has the parts of its storage"
         );
-        for entry in &part.footer.leaves {
+        for block in part.blocks() {
+            let entry = block.entry();
             let leaf = self.leaf_or_new(entry.leaf, entry.leaf_type, &entry.path);
-            leaf.add_part(part, entry);
+            leaf.add_part(&block);
             if part.is_of_leaf_files() {
                 let tail = leaf.tail;
                 self.files.insert(DataFileId::of_leaf(entry.leaf), tail);
@@ -227,6 +235,9 @@ impl IndexTree {
         let Some(leaf) = self.leaves.get_mut(&id) else {
             return;
         };
+        if leaf.live.is_none() {
+            self.live_leaves = self.live_leaves.saturating_add(1);
+        }
         let before = leaf.tail.length;
         let mut inserted: usize = 0;
         for entry in entries {
@@ -269,7 +280,11 @@ impl IndexTree {
         let packet = size_of::<PacketEntry>().saturating_add(time_index::PACKET_BYTES);
         let packets = self.live_packets.saturating_mul(packet);
         let extents = self.live_extents.saturating_mul(size_of::<Extent>());
-        packets.saturating_add(extents) as u64
+        let records = packets.saturating_add(extents);
+        // Lists that double when they are full are three quarters full on average.
+        let records = records.saturating_add(records / 3);
+        let leaves = self.live_leaves.saturating_mul(size_of::<Live>());
+        records.saturating_add(leaves) as u64
     }
 
     /// Notes the end of a data file and of the log, when all packets before it are in the tree.
@@ -349,6 +364,7 @@ impl IndexTree {
         }
         self.live_packets = 0;
         self.live_extents = 0;
+        self.live_leaves = 0;
         self.uncovered_bytes = 0;
         let first = self.first_ordinal;
         let ordinal = self.parts.last().map_or(first, |part| {
@@ -358,6 +374,7 @@ impl IndexTree {
         let header = IndexPartHeader {
             storage: self.storage,
             ordinal,
+            first_ordinal: ordinal,
             created,
         };
         let files = self.files.iter();
@@ -395,10 +412,44 @@ impl IndexTree {
         self.add_part(part);
     }
 
+    /// Replaces parts by the one into which they were merged; returns them.
+    pub(crate) fn parts_merged(&mut self, merged: &Arc<IndexPart>) -> Vec<Arc<IndexPart>> {
+        let ordinals = merged.ordinals();
+        let mut parts = self.parts.iter();
+        let at = parts.position(|part| ordinals.contains(&part.header.ordinal));
+        let at = at.expect("the parts that are merged stay until the merged one is complete");
+        let count = (self.parts.iter().skip(at))
+            .take_while(|part| ordinals.contains(&part.header.ordinal))
+            .count();
+        let replaced = self
+            .parts
+            .splice(at..at.saturating_add(count), [Arc::clone(merged)]);
+        let replaced: Vec<_> = replaced.collect();
+        let ends = replaced.first().zip(replaced.last());
+        assert!(
+            ends.is_some_and(
+                |(first, last)| *first.ordinals().start() == *ordinals.start()
+                    && last.header.ordinal == *ordinals.end()
+            ),
+            "a merged part has the ordinals of the parts that it replaces"
+        );
+        let mut blocks = merged.blocks().peekable();
+        while let Some(leaf) = blocks.peek().map(|block| block.entry().leaf) {
+            let of_leaf = std::iter::from_fn(|| blocks.next_if(|block| block.entry().leaf == leaf));
+            let known = self.leaves.get_mut(&leaf);
+            let known = known.expect("a merged part describes the leaves of its parts");
+            known.replace_parts(&ordinals, of_leaf);
+        }
+        replaced
+    }
+
     /// Restores the sealed segments: the part could not be written.
     pub(crate) fn part_refused(&mut self) {
         for leaf in self.leaves.values_mut() {
+            let was_live = leaf.live.is_some();
             let (packets, bytes) = leaf.unseal();
+            let is_new = leaf.live.is_some() && !was_live;
+            self.live_leaves = self.live_leaves.saturating_add(usize::from(is_new));
             self.live_packets = self.live_packets.saturating_add(packets);
             self.live_extents = self.live_extents.saturating_add(packets);
             self.uncovered_bytes = self.uncovered_bytes.saturating_add(bytes);
@@ -439,15 +490,16 @@ impl IndexTree {
 
 /// The segment of a leaf in a part.
 impl Segment {
-    fn of_part(part: &Arc<IndexPart>, entry: &LeafEntry) -> Self {
+    fn of_block(block: &PartBlock) -> Self {
+        let entry = block.entry();
         Self {
             covered: entry.covered.clone(),
             covered_checksum: entry.covered_checksum,
             totals: entry.totals,
             numbers: entry.numbers,
             body: match entry.leaf_type {
-                LeafType::Array => SegmentBody::Part(Arc::clone(part)),
-                LeafType::Plain => SegmentBody::Plain(Some(Arc::clone(part))),
+                LeafType::Array => SegmentBody::Part(block.clone()),
+                LeafType::Plain => SegmentBody::Plain(Some(block.clone())),
             },
             extents: Vec::new(),
         }

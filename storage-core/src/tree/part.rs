@@ -1,6 +1,7 @@
 //! An index part on disk.
 
 use std::{
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -11,11 +12,67 @@ use std::{
 use storage_format::{
     FormatError, FormatErrorKind, StorageId,
     index_part::{
-        Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, TRAILER_BYTES, TimeBases, Trailer,
+        Footer, HEADER_BYTES, IndexPartHeader, LeafEntry, StoredBlock, TRAILER_BYTES, TimeBases,
+        Trailer,
     },
 };
 
 use crate::{StorageError, read::ReadFile};
+
+/// The block of one leaf in an index part, by its record in the footer.
+#[derive(Debug, Clone)]
+pub(crate) struct PartBlock {
+    part: Arc<IndexPart>,
+    at: usize,
+}
+
+impl PartBlock {
+    /// The block of the record `at`.
+    pub(crate) fn new(part: &Arc<IndexPart>, at: usize) -> Self {
+        assert!(
+            at < part.footer.leaves.len(),
+            "the footer of a part contains the records of its blocks"
+        );
+        let part = Arc::clone(part);
+        Self { part, at }
+    }
+
+    pub(crate) fn part(&self) -> &Arc<IndexPart> {
+        &self.part
+    }
+
+    /// Its record.
+    pub(crate) fn entry(&self) -> &LeafEntry {
+        let entry = self.part.footer.leaves.get(self.at);
+        entry.expect("the index of the record was checked when this was made")
+    }
+
+    /// Distinguishes the block from all others of the process.
+    pub(super) fn key(&self) -> (u64, usize) {
+        (self.part.cache_key, self.at)
+    }
+
+    /// Reads and checks the block.
+    pub(crate) fn read(&self) -> Result<Vec<u8>, StorageError> {
+        let (path, entry) = (&self.part.path, self.entry());
+        let range = entry.block_range();
+        let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+        let bytes = crate::read::read_at(path, range.start, length);
+        let bytes = bytes.map_err(StorageError::io("read", path))?;
+        let checked = entry.check_block(&bytes);
+        checked.map_err(StorageError::damaged(path))?;
+        Ok(bytes)
+    }
+
+    /// Its bytes as they are added to another part.
+    pub(crate) fn stored<'a>(&'a self, bytes: &'a [u8]) -> StoredBlock<'a> {
+        StoredBlock {
+            entry: self.entry(),
+            bytes,
+            bases: &self.part.bases,
+        }
+    }
+}
 
 /// Footer and time bases of an index part; its blocks remain on disk.
 #[derive(Debug)]
@@ -114,15 +171,13 @@ impl IndexPart {
         self.footer.files.is_empty() && self.footer.position.is_none()
     }
 
-    /// Reads and checks the block of a leaf.
-    pub(crate) fn read_block(&self, entry: &LeafEntry) -> Result<Vec<u8>, StorageError> {
-        let range = entry.block_range();
-        let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-        let bytes = crate::read::read_at(&self.path, range.start, length)
-            .map_err(StorageError::io("read", &self.path))?;
-        entry
-            .check_block(&bytes)
-            .map_err(StorageError::damaged(&self.path))?;
-        Ok(bytes)
+    /// The ordinals that the part covers: its own, and those that it replaces.
+    pub(crate) fn ordinals(&self) -> RangeInclusive<u64> {
+        self.header.first_ordinal..=self.header.ordinal
+    }
+
+    /// The blocks of the part, sorted by leaf.
+    pub(crate) fn blocks(self: &Arc<Self>) -> impl Iterator<Item = PartBlock> + '_ {
+        (0..self.footer.leaves.len()).map(|at| PartBlock::new(self, at))
     }
 }

@@ -12,7 +12,7 @@ use storage_format::{
 };
 
 use super::{
-    BlockCache, IndexPart, IndexTree, Leaf, LeafBases, Segment, SegmentBody,
+    BlockCache, IndexTree, Leaf, LeafBases, PartBlock, Segment, SegmentBody,
     block_cache::Block,
     time_index::{TimeIndex, overlaps},
 };
@@ -82,7 +82,7 @@ pub(crate) struct Found {
 #[derive(Debug, Clone)]
 pub(crate) enum EntryLocation {
     /// In the block of its leaf in an index part.
-    Block(Arc<IndexPart>),
+    Block(PartBlock),
     /// In the frames of a plain leaf, within these bytes of it.
     Frames(Range<u64>),
 }
@@ -116,7 +116,7 @@ pub(crate) struct Run {
 enum RunBody {
     Entries(std::vec::IntoIter<PacketEntry>),
     Unread(EntryLocation),
-    Block(Arc<IndexPart>, Arc<Block>, Range<usize>),
+    Block(PartBlock, Arc<Block>, Range<usize>),
 }
 
 impl IndexTree {
@@ -180,8 +180,8 @@ impl IndexTree {
                             })
                         }));
                     }
-                    SegmentBody::Part(part) => {
-                        found.push(maybe(EntryLocation::Block(Arc::clone(part))))
+                    SegmentBody::Part(block) => {
+                        found.push(maybe(EntryLocation::Block(block.clone())))
                     }
                     SegmentBody::Plain(_) => {
                         found.push(maybe(EntryLocation::Frames(segment.covered.clone())))
@@ -225,8 +225,8 @@ impl IndexTree {
                         let entries = wanted_entries(entries, times, selection, basis);
                         RunBody::Entries(entries.into_iter())
                     }
-                    SegmentBody::Part(part) => {
-                        RunBody::Unread(EntryLocation::Block(Arc::clone(part)))
+                    SegmentBody::Part(block) => {
+                        RunBody::Unread(EntryLocation::Block(block.clone()))
                     }
                     SegmentBody::Plain(_) => {
                         RunBody::Unread(EntryLocation::Frames(segment.covered.clone()))
@@ -277,7 +277,7 @@ impl Run {
     /// The extent that contains the byte `offset` of the leaf, if the run knows it.
     fn extent_at(&self, offset: u64) -> Option<Extent> {
         match &self.body {
-            RunBody::Block(part, block, _) => block.extent_at(part, self.leaf, offset),
+            RunBody::Block(place, block, _) => block.extent_at(place, offset),
             RunBody::Entries(_) | RunBody::Unread(_) => None,
         }
     }
@@ -291,23 +291,23 @@ impl Run {
         loop {
             match &mut self.body {
                 RunBody::Entries(entries) => return Ok(entries.next()),
-                RunBody::Block(part, block, range) => {
+                RunBody::Block(place, block, range) => {
                     let Some(at) = range.next() else {
                         return Ok(None);
                     };
-                    let entry = block.entry(part, at)?;
+                    let entry = block.entry(place, at)?;
                     if selection.matches_entry(&entry, self.basis) {
                         return Ok(Some(entry));
                     }
                 }
-                RunBody::Unread(EntryLocation::Block(part)) => {
-                    let block = read.cache().get(part, self.leaf)?;
+                RunBody::Unread(EntryLocation::Block(place)) => {
+                    let block = read.cache().get(place)?;
                     let mut range = block.times.candidates(selection.frame(), self.basis);
                     let first = selection.first_number();
                     range.start = range
                         .start
                         .max(block.entries().first_at_or_after_number(first));
-                    self.body = RunBody::Block(Arc::clone(part), block, range);
+                    self.body = RunBody::Block(place.clone(), block, range);
                 }
                 RunBody::Unread(EntryLocation::Frames(range)) => {
                     let (mut wanted, basis) = (Vec::new(), self.basis);
@@ -350,15 +350,15 @@ pub(crate) fn resolve(
             Candidate::Maybe {
                 leaf,
                 path,
-                location: EntryLocation::Block(part),
+                location: EntryLocation::Block(place),
             } => {
-                let (block, at) = read.cache().find(&part, leaf, &find)?;
+                let (block, at) = read.cache().find(&place, &find)?;
                 if let Some(at) = at {
-                    let entry = block.entry(&part, at)?;
+                    let entry = block.entry(&place, at)?;
                     return Ok(Some(Found {
                         leaf,
                         path,
-                        extent: block.extent_at(&part, leaf, entry.offset),
+                        extent: block.extent_at(&place, entry.offset),
                         entry,
                     }));
                 }

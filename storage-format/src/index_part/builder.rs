@@ -5,12 +5,16 @@ use std::ops::Range;
 use super::{
     IndexPartHeader, VERSION,
     bases::{TimeBases, TimeBasesBuilder},
-    block::PacketEntry,
+    block::{ArrayBlock, PacketEntry},
     extent::Extent,
-    footer::{DataFileEntry, Footer, LeafEntry, LeafNumbers, LogPosition, Trailer, encode_log},
+    footer::{
+        DataFileEntry, Footer, LeafEntry, LeafNumbers, LogPosition, Trailer, are_in_order,
+        encode_log,
+    },
 };
 use crate::{
-    LeafId, LeafType, checksum::crc32c, data_file::LeafPath, integer::u64_of, storage_file::Totals,
+    FormatError, FormatErrorKind, LeafId, LeafType, checksum::crc32c, data_file::LeafPath,
+    integer::u64_of, storage_file::Totals,
 };
 
 /// A leaf to be added to an index part.
@@ -34,10 +38,23 @@ pub struct NewLeaf<'a> {
     pub numbers: LeafNumbers,
 }
 
+/// A block of another part, checked against its record in the footer.
+#[derive(Debug, Clone, Copy)]
+pub struct StoredBlock<'a> {
+    /// Its record.
+    pub entry: &'a LeafEntry,
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The time bases of the other part.
+    pub bases: &'a TimeBases,
+}
+
 /// Collects the leaves of an index part and encodes it.
 #[derive(Debug)]
 pub struct IndexPartBuilder {
     header: IndexPartHeader,
+    /// Number of bytes that were taken.
+    taken: u64,
     bytes: Vec<u8>,
     leaves: Vec<LeafEntry>,
     bases: TimeBasesBuilder,
@@ -51,6 +68,7 @@ impl IndexPartBuilder {
         bytes.extend_from_slice(&header.encode());
         Self {
             header,
+            taken: 0,
             bytes,
             leaves: Vec::new(),
             bases: TimeBasesBuilder::default(),
@@ -105,7 +123,7 @@ impl IndexPartBuilder {
             leaf: leaf.leaf,
             leaf_type,
             path: leaf.path,
-            block_offset: u64_of(start),
+            block_offset: self.taken.saturating_add(u64_of(start)),
             block_packets: u32::try_from(block_packets)
                 .expect("the number of live packets is bounded"),
             block_extents: u32::try_from(leaf.extents.len())
@@ -118,6 +136,103 @@ impl IndexPartBuilder {
         });
     }
 
+    /// Adds a leaf whose packets are in blocks of other parts, which follow each other; they become
+    /// one block. After an error the builder is of no use.
+    ///
+    /// # Errors
+    /// When a block is impossible, or does not follow the one before.
+    ///
+    /// # Panics
+    /// When there is no block.
+    pub fn add_joined(&mut self, blocks: &[StoredBlock<'_>]) -> Result<(), FormatError> {
+        let (first, last) = blocks.first().zip(blocks.last()).expect("a block is added");
+        let fault = |block: &StoredBlock<'_>, name| {
+            let at = block.entry.block_offset;
+            FormatError::new("index block", at, FormatErrorKind::Order { name })
+        };
+        let pairs = blocks.iter().zip(blocks.iter().skip(1));
+        if let Some((_, next)) = pairs
+            .into_iter()
+            .find(|(block, next)| !block.entry.is_followed_by(next.entry))
+        {
+            return Err(fault(next, "leaf"));
+        }
+        let start = self.bytes.len();
+        let mut before: Option<PacketEntry> = None;
+        for block in blocks {
+            if !self.add_entries(block, &mut before)? {
+                return Err(fault(block, "packets"));
+            }
+        }
+        let (mut packets, mut extents, mut totals) = (0_u32, 0_u32, Totals::default());
+        for block in blocks {
+            packets = packets.saturating_add(block.entry.block_packets);
+            totals.add(&block.entry.totals);
+            let of_block = block.entry.extents_in(block.bytes)?;
+            for extent in &of_block {
+                self.bytes.extend_from_slice(&extent.encode());
+            }
+            let count = u32::try_from(of_block.len()).unwrap_or(u32::MAX);
+            extents = extents.saturating_add(count);
+        }
+        self.leaves.push(LeafEntry {
+            leaf: first.entry.leaf,
+            leaf_type: first.entry.leaf_type,
+            path: first.entry.path.clone(),
+            block_offset: self.taken.saturating_add(u64_of(start)),
+            block_packets: packets,
+            block_extents: extents,
+            block_checksum: crc32c(&self.bytes[start..]),
+            covered: first.entry.covered.start..last.entry.covered.end,
+            covered_checksum: last.entry.covered_checksum,
+            totals,
+            numbers: LeafNumbers {
+                last: last.entry.numbers.last,
+                last_position: last.entry.numbers.last_position,
+                ..first.entry.numbers
+            },
+        });
+        Ok(())
+    }
+
+    /// Adds the packets of a block; whether they follow the packet before.
+    fn add_entries(
+        &mut self,
+        block: &StoredBlock<'_>,
+        before: &mut Option<PacketEntry>,
+    ) -> Result<bool, FormatError> {
+        let entries = ArrayBlock::new(block.entry.entries_in(block.bytes), block.bases)?;
+        for at in 0..entries.len() {
+            let entry = entries.get(at)?;
+            let follows = |before: &PacketEntry| {
+                before.number < entry.number
+                    && before.offset < entry.offset
+                    && before.position < entry.position
+            };
+            if !before.as_ref().is_none_or(follows) {
+                return Ok(false);
+            }
+            *before = Some(entry);
+            let encoded = entry.encode(&mut self.bases);
+            self.bytes.extend_from_slice(&encoded);
+        }
+        Ok(true)
+    }
+
+    /// Number of encoded bytes that were not taken yet.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes what is encoded so far, so that it can be written before the part is complete. What
+    /// [`Self::finish`] returns follows it.
+    #[must_use]
+    pub fn take(&mut self) -> Vec<u8> {
+        self.taken = self.taken.saturating_add(u64_of(self.bytes.len()));
+        std::mem::take(&mut self.bytes)
+    }
+
     /// The bytes of the part of a storage with these data files, described up to `position` of its
     /// log; and the footer and time bases that they contain.
     #[must_use]
@@ -126,12 +241,13 @@ impl IndexPartBuilder {
         files: Vec<DataFileEntry>,
         position: Option<LogPosition>,
     ) -> (Vec<u8>, Footer, TimeBases) {
-        self.leaves.sort_by_key(|entry| entry.leaf);
+        self.leaves
+            .sort_by_key(|entry| (entry.leaf, entry.covered.start));
         assert!(
-            self.leaves.is_sorted_by(|a, b| a.leaf < b.leaf),
-            "a part describes a leaf once"
+            are_in_order(&self.leaves),
+            "the records of a leaf follow each other"
         );
-        let bases = u64_of(self.bytes.len());
+        let bases = self.taken.saturating_add(u64_of(self.bytes.len()));
         self.bases.encode(&mut self.bytes);
         let start = self.bytes.len();
         encode_log(&files, position, &mut self.bytes);
@@ -139,8 +255,9 @@ impl IndexPartBuilder {
             leaf.encode(&mut self.bytes);
         }
         let footer = &self.bytes[start..];
+        let footer_offset = self.taken.saturating_add(u64_of(start));
         let trailer = Trailer {
-            footer_offset: u64_of(start),
+            footer_offset,
             footer_length: u32::try_from(footer.len()).expect("the number of leaves is bounded"),
             footer_checksum: crc32c(footer),
             leaf_count: u32::try_from(self.leaves.len()).expect("the number of leaves is bounded"),
@@ -154,7 +271,7 @@ impl IndexPartBuilder {
                 files,
                 position,
                 leaves: self.leaves,
-                bases: bases..u64_of(start),
+                bases: bases..footer_offset,
             },
             self.bases.finish(),
         )

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! footer: the data files of the storage, sorted by id, the position in the log up to which parts
-//! describe it, and one record a leaf, sorted by leaf id; version 1 has only the latter
+//! describe it, and one record a leaf, sorted by leaf id; version 1 has only the latter. A merged
+//! part may have several records of a leaf, which follow each other
 //!   u32 data files, and for each: u64 id · u64 length · u32 CRC32C of these bytes
 //!   u8 position known · u64 data file · u64 offset · u64 next batch · u32 chain
 //!   u64 leaf id · u8 leaf type · u8 kind
@@ -137,6 +138,17 @@ impl LeafEntry {
 
     fn entry_bytes(&self) -> u64 {
         u64::from(self.block_packets).saturating_mul(u64_of(ENTRY_BYTES))
+    }
+
+    /// Whether `next` describes the bytes and packets of the same leaf that follow.
+    #[must_use]
+    pub fn is_followed_by(&self, next: &LeafEntry) -> bool {
+        self.leaf == next.leaf
+            && self.leaf_type == next.leaf_type
+            && self.path == next.path
+            && self.covered.end == next.covered.start
+            && self.numbers.last < next.numbers.first
+            && self.numbers.last_position < next.numbers.first_position
     }
 
     /// The part of a checked block with the entries of packets.
@@ -420,7 +432,7 @@ pub struct Footer {
     pub files: Vec<DataFileEntry>,
     /// Where the bytes of the log begin that neither this part nor one before it describes.
     pub position: Option<LogPosition>,
-    /// The leaves, sorted by id.
+    /// The leaves, sorted by id; the records of one leaf follow each other.
     pub leaves: Vec<LeafEntry>,
     /// Range of the [`TimeBases`] in the part: the bytes between blocks and footer.
     pub bases: Range<u64>,
@@ -458,7 +470,7 @@ impl Footer {
         if bases.end.saturating_sub(bases.start) > TABLE_BYTES_MAX {
             return Err(cursor.fault("time bases").shifted(start));
         }
-        if cursor.is_at_end() && leaves.is_sorted_by(|a, b| a.leaf < b.leaf) {
+        if cursor.is_at_end() && are_in_order(&leaves) {
             return Ok(Self {
                 files,
                 position,
@@ -479,15 +491,17 @@ impl Footer {
         TimeBases::decode(bytes.unwrap_or_default(), start)
     }
 
-    /// The leaf with this id.
+    /// The first record of the leaf with this id.
     #[must_use]
     pub fn leaf(&self, leaf: LeafId) -> Option<&LeafEntry> {
-        let at = self
-            .leaves
-            .binary_search_by_key(&leaf, |entry| entry.leaf)
-            .ok()?;
-        self.leaves.get(at)
+        let at = self.leaves.partition_point(|entry| entry.leaf < leaf);
+        self.leaves.get(at).filter(|entry| entry.leaf == leaf)
     }
+}
+
+/// Whether records are sorted by leaf, and those of one leaf follow each other.
+pub(super) fn are_in_order(leaves: &[LeafEntry]) -> bool {
+    leaves.is_sorted_by(|a, b| a.leaf < b.leaf || a.is_followed_by(b))
 }
 
 /// Encodes what a footer says of the log.

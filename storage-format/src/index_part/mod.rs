@@ -8,6 +8,11 @@
 //! only the blocks of the leaves it needs. The footer contains the checksums of the blocks, the
 //! trailer that of the footer. A leaf may occur in several parts of a storage: each part continues
 //! where the part before it ends, and `covered` gives its range in bytes of the leaf.
+//!
+//! Parts are never changed. A merged part has the contents of several parts with consecutive
+//! ordinals and takes their place: its header gives their ordinals, so a reader that finds it and
+//! them knows that they are the same packets. It may describe a leaf with several records, one
+//! after another.
 
 mod bases;
 mod block;
@@ -17,14 +22,14 @@ mod footer;
 
 pub use bases::TimeBases;
 pub use block::{ArrayBlock, ENTRY_BYTES, PacketEntry};
-pub use builder::{IndexPartBuilder, NewLeaf};
+pub use builder::{IndexPartBuilder, NewLeaf, StoredBlock};
 pub use extent::{EXTENT_BYTES, Extent};
 pub use footer::{
     DataFileEntry, Footer, LeafEntry, LeafNumbers, LogPosition, TRAILER_BYTES, Trailer,
 };
 
 use crate::{
-    FormatError, StorageId,
+    FormatError, FormatErrorKind, StorageId,
     checksum::crc32c,
     layout::{check_checksum, check_version, get, get_i64, get_u32, get_u64, put},
 };
@@ -39,7 +44,8 @@ use crate::{
 ///     16   16 storage id
 ///     32    8 ordinal of the part within the storage, from 0
 ///     40    8 time of creation, ns since the epoch (i64)
-///     48   12 zero
+///     48    8 number of ordinals before that whose parts it replaces; 0: it is not merged
+///     56    4 zero
 ///     60    4 CRC32C of bytes 0 to 59
 /// ```
 pub const HEADER_BYTES: usize = 64;
@@ -53,8 +59,11 @@ const WHAT: &str = "index part header";
 pub struct IndexPartHeader {
     /// The storage.
     pub storage: StorageId,
-    /// Ordinal of the part within the storage; parts are read in this order.
+    /// Ordinal of the part within the storage; parts are read in this order. Of a merged part, the
+    /// last of those that it replaces.
     pub ordinal: u64,
+    /// The first ordinal that it replaces; its own, unless it is merged.
+    pub first_ordinal: u64,
     /// Time of creation, ns since the epoch.
     pub created: i64,
 }
@@ -69,6 +78,9 @@ impl IndexPartHeader {
         put(&mut bytes, 16, *self.storage.as_bytes());
         put(&mut bytes, 32, self.ordinal.to_le_bytes());
         put(&mut bytes, 40, self.created.to_le_bytes());
+        let before = self.ordinal.checked_sub(self.first_ordinal);
+        let before = before.expect("a merged part replaces ordinals before its own");
+        put(&mut bytes, 48, before.to_le_bytes());
         let checksum = crc32c(&bytes[..60]);
         put(&mut bytes, 60, checksum.to_le_bytes());
         bytes
@@ -81,9 +93,15 @@ impl IndexPartHeader {
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_version(WHAT, bytes, MAGIC, HEADER_BYTES, 1..=VERSION)?;
         check_checksum(WHAT, 60, get_u32(bytes, 60), crc32c(&bytes[..60]))?;
+        let ordinal = get_u64(bytes, 32);
+        let first_ordinal = ordinal.checked_sub(get_u64(bytes, 48)).ok_or_else(|| {
+            let name = "replaced ordinals";
+            FormatError::new(WHAT, 48, FormatErrorKind::Field { name })
+        })?;
         Ok(Self {
             storage: StorageId::from_bytes(get(bytes, 16)),
-            ordinal: get_u64(bytes, 32),
+            ordinal,
+            first_ordinal,
             created: get_i64(bytes, 40),
         })
     }
