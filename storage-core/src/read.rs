@@ -11,6 +11,7 @@ use std::{
 
 use io_trace::{Access, FileTag, Operation, errno};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use storage_format::checksum::crc32c_append;
 
 use crate::traced;
 
@@ -122,6 +123,21 @@ pub(crate) fn read_at(path: &Path, offset: u64, length: usize) -> io::Result<Vec
 /// Reads a complete file that the server wrote.
 pub(crate) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
     read_small(path, u64::MAX)
+}
+
+/// Length and CRC32C of a complete file of any size.
+pub(crate) fn checksum_of(path: &Path) -> io::Result<(u64, u32)> {
+    const WINDOW_BYTES: u64 = 256 << 10;
+    let file = ReadFile::open(path)?;
+    let length = file.length()?;
+    let (mut at, mut checksum) = (0, 0);
+    while at < length {
+        let window = WINDOW_BYTES.min(length.saturating_sub(at));
+        let bytes = file.read(at, usize::try_from(window).map_err(io::Error::other)?)?;
+        checksum = crc32c_append(checksum, &bytes);
+        at = at.saturating_add(window);
+    }
+    Ok((length, checksum))
 }
 
 /// Reads a complete small file; more than `max` bytes is an error.

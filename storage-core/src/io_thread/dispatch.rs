@@ -120,14 +120,14 @@ impl<B: BlockIo> Dispatcher<B> {
             IoThreadRequest::Publish {
                 folder,
                 name,
-                bytes,
+                content,
                 scope,
                 reply,
             } => {
                 let io = Rc::clone(&self.io);
                 let counters = Arc::clone(&self.counters);
                 self.spawn(scope, async move {
-                    let result = publish(&*io, &folder, &name, &bytes).await;
+                    let result = publish(&*io, &folder, &name, content).await;
                     counters.files_published.add(u64::from(result.is_ok()));
                     let _ = reply.send(result);
                 });

@@ -2,7 +2,8 @@
 //!
 //! One thread with one runtime. Requests arrive in a bounded queue. The log of each storage that is
 //! being written is a channel with its own task (see [`channel`]), which gathers waiting frames of
-//! all streams into one batch and syncs once for all of them. [`publish`] writes small files.
+//! all streams into one batch and syncs once for all of them. [`publish`] writes all other
+//! files.
 
 mod assembly;
 mod channel;
@@ -34,6 +35,8 @@ use storage_format::{
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use publish::Content;
+pub(crate) use publish::Piece;
 pub(crate) use tail::{LogEnd, Tail};
 
 use crate::{
@@ -153,11 +156,11 @@ pub(crate) enum IoThreadRequest {
         storage: StorageId,
         reply: oneshot::Sender<()>,
     },
-    /// Publish a small file durably.
+    /// Publish a file durably.
     Publish {
         folder: PathBuf,
         name: String,
-        bytes: Bytes,
+        content: Content,
         /// Its cause, for the I/O trace.
         scope: Option<Scope>,
         reply: oneshot::Sender<io::Result<()>>,
@@ -291,11 +294,33 @@ impl IoThread {
         name: String,
         bytes: Bytes,
     ) -> io::Result<()> {
+        self.publish_content(folder, name, Content::Whole(bytes))
+            .await
+    }
+
+    /// Publishes a file durably while it is made: until [`Piece::End`]. When the sender of the
+    /// pieces goes away before, nothing is published.
+    pub(crate) async fn publish_pieces(
+        &self,
+        folder: PathBuf,
+        name: String,
+        pieces: mpsc::Receiver<Piece>,
+    ) -> io::Result<()> {
+        self.publish_content(folder, name, Content::Pieces(pieces))
+            .await
+    }
+
+    async fn publish_content(
+        &self,
+        folder: PathBuf,
+        name: String,
+        content: Content,
+    ) -> io::Result<()> {
         let (reply, done) = oneshot::channel();
         let request = IoThreadRequest::Publish {
             folder,
             name,
-            bytes,
+            content,
             scope: current(),
             reply,
         };

@@ -8,6 +8,7 @@
 mod arranged;
 mod leaf_file;
 mod log;
+mod parts;
 
 use std::{
     collections::BTreeMap,
@@ -247,32 +248,6 @@ impl Recovered {
         self.add_log(storage, &listing.data)?;
         self.check_files(&listing.data);
         Ok(())
-    }
-
-    /// Adds the parts up to the first gap; the frames replace those after it.
-    fn add_parts(&mut self, storage: StorageId, paths: Vec<PathBuf>) {
-        let mut parts = BTreeMap::new();
-        for path in paths {
-            match IndexPart::open(&path, storage) {
-                Ok(part) => drop(parts.insert(part.header.ordinal, part)),
-                Err(error) => {
-                    tracing::warn!(
-                        %error,
-                        "an index part is damaged; rebuilding the index from the frames"
-                    );
-                    self.is_rebuilt = true;
-                    self.leftovers.push(path);
-                }
-            }
-        }
-        for (at, (ordinal, part)) in (0..).zip(parts) {
-            if ordinal == at && self.tree.is_followed_by(&part) {
-                self.tree.add_part(&Arc::new(part));
-            } else {
-                self.is_rebuilt = true;
-                self.leftovers.push(part.path.clone());
-            }
-        }
     }
 
     /// Adds what the files of leaves contain that no part covers.

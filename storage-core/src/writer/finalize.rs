@@ -199,8 +199,8 @@ impl Writer {
         };
         let sum = move || {
             let entries = paths.into_iter().map(|path| {
-                let bytes =
-                    crate::read::read_whole(&path).map_err(StorageError::io("read", &path))?;
+                let summed = crate::read::checksum_of(&path);
+                let (length, checksum) = summed.map_err(StorageError::io("read", &path))?;
                 let name = path
                     .file_name()
                     .unwrap_or_default()
@@ -209,8 +209,8 @@ impl Writer {
                 Ok(FileEntry {
                     name,
                     role: FileRole::Index,
-                    length: bytes.len() as u64,
-                    checksum: crc32c(&bytes),
+                    length,
+                    checksum,
                 })
             });
             entries.collect()
