@@ -74,6 +74,8 @@ pub struct EngineConfig {
     pub uncovered_bytes_max: u64,
     /// Length of a time bucket of the index tree; with zero, a stream has one leaf.
     pub time_bucket: Duration,
+    /// Index parts of similar size that are merged into one.
+    pub index_merge_count: usize,
     /// Leaves that one storage may have.
     pub leaf_count_max: usize,
     /// Storages that the server may have.
@@ -116,6 +118,7 @@ impl EngineConfig {
             time_bucket: Duration::from_secs(3600),
             leaf_count_max: 64 << 10,
             storage_count_max: 1 << 20,
+            index_merge_count: 8,
             agent_count_max: 64 << 10,
             index_cache_bytes_max: 32 << 20,
             disk_low: DiskLow {

@@ -117,6 +117,12 @@ counters! {
     files_published: Counter,
     /// Index parts written.
     index_parts: Counter,
+    /// Merges of index parts.
+    index_merges: Counter,
+    /// Index parts that merged ones replaced.
+    index_parts_merged: Counter,
+    /// Merges of index parts that failed.
+    index_merge_failures: Counter,
     /// Bytes of the live trees of all storages.
     live_index_bytes: Counter,
     /// Data files that are open for writing now.

@@ -54,6 +54,7 @@ mod leaf_bytes;
 mod leaf_file;
 mod live_index;
 mod log_scan;
+mod merging;
 mod panic;
 mod poison;
 mod progress;

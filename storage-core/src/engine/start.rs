@@ -9,7 +9,7 @@ use storage_format::{
     paths::{AGENTS_FOLDER, CATALOG_FOLDER, STORAGES_FOLDER},
     storage_file::StorageState,
 };
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::{
     DerivedFiles, Documents, Engine, IdempotencyKey, Ingest, Inner, Labels, QueryCache, Reading,
@@ -399,6 +399,7 @@ fn prepare(
             Arc::clone(counters),
         )),
     };
+        merges: Arc::new(Semaphore::new(1)),
     Ok(Prepared {
         lock,
         services,

@@ -11,6 +11,7 @@ mod complete;
 mod finalize;
 mod flush;
 mod group;
+mod merge;
 mod message;
 mod stream;
 mod submit;
@@ -33,13 +34,14 @@ use storage_format::{
     frame::FrameHeader,
     storage_file::{StorageFile, StorageState},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 pub(crate) use message::{FinalizeReply, WriterMessage};
 
 use self::{
     flush::{FlushTimes, Flushed},
     group::{Arriving, Group, Reply},
+    merge::{MergeTimes, Merged},
     stream::Streams,
 };
 use crate::{
@@ -79,6 +81,8 @@ pub(crate) struct Services {
     pub(crate) droppable: Arc<Droppable>,
     pub(crate) live_index: Arc<LiveIndex>,
     pub(crate) missing_checksums: Arc<MissingChecksums>,
+    /// The turns of storages whose index parts are merged.
+    pub(crate) merges: Arc<Semaphore>,
 }
 
 enum Ending {
@@ -133,6 +137,8 @@ pub(crate) struct Writer {
     finding: FuturesUnordered<Boxed<FoundRepeat>>,
     flushing: Option<Boxed<Flushed>>,
     flush_times: FlushTimes,
+    merging: Option<Boxed<Merged>>,
+    merge_times: MergeTimes,
     has_failed: bool,
 }
 
@@ -187,6 +193,8 @@ impl Writer {
             finding: FuturesUnordered::new(),
             flushing: None,
             flush_times: FlushTimes::new(services.live_index.join(storage.id)),
+            merging: None,
+            merge_times: MergeTimes::default(),
             has_failed: false,
         };
         *storage.writer.write() = Some(messages);
@@ -220,6 +228,7 @@ impl Writer {
     ) {
         let lane = Arc::clone(&self.storage.lane);
         self.flush_when_due();
+        self.merge_when_due();
         loop {
             if ending.is_some() && self.is_drained() {
                 if self.end(ending).await.is_break() {
@@ -240,6 +249,8 @@ impl Writer {
                 }
                 flushed = flush::wait(&mut self.flushing) => self.on_flushed(flushed).await,
                 () = self.flush_times.due(), if self.flushing.is_none() => {}
+                merged = merge::wait(&mut self.merging) => self.on_merged(merged),
+                () = self.merge_times.due() => {}
                 () = lane.wake.notified(), if ending.is_none() => {}
                 message = inbox.recv(), if is_accepting => {
                     match self.on_message(message).await {
@@ -252,6 +263,9 @@ impl Writer {
                 self.take_droppable(false).await;
             }
             self.flush_when_due();
+            if ending.is_none() {
+                self.merge_when_due();
+            }
         }
     }
 
@@ -329,12 +343,18 @@ impl Writer {
             Some(WriterMessage::Finalize { reply }) => Ending::Finalize(reply),
             Some(WriterMessage::Stop { reply }) => Ending::Stop(reply),
             Some(WriterMessage::Delete { reply }) => {
+                self.cancel_merge();
+                if let Some(merging) = self.merging.take() {
+                    // Nothing is written to the folder after this, whatever the outcome.
+                    let _ = merging.await;
+                }
                 self.forget_files().await;
                 let _ = reply.send(());
                 return ControlFlow::Break(());
             }
             None => return ControlFlow::Break(()),
         };
+        self.cancel_merge();
         // Packets that were accepted before are still written; nothing is accepted after this.
         self.services.droppable.close(&self.storage.lane);
         self.take_droppable(true).await;
@@ -354,6 +374,7 @@ impl Writer {
             && self.appending.is_empty()
             && self.finding.is_empty()
             && self.flushing.is_none()
+            && self.merging.is_none()
     }
 
     fn new_id(&mut self) -> u64 {

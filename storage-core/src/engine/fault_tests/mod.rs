@@ -4,6 +4,7 @@
 mod errors;
 mod every_operation;
 mod finalized;
+mod merging;
 mod power;
 mod simulation;
 
@@ -46,6 +47,7 @@ fn config(folder: &std::path::Path) -> EngineConfig {
 fn small_files(config: &mut EngineConfig) {
     config.data_file_bytes_max = 24 << 10;
     config.tree_packet_count_max = 8;
+    config.index_merge_count = 3;
 }
 
 /// A folder in memory if there is one: a test that injects every fault syncs thousands of times.
