@@ -25,6 +25,8 @@ pub(crate) struct LiveIndex {
     /// Bytes of all trees, and those of trees that are being written or about to be.
     bytes: AtomicU64,
     leaving: AtomicU64,
+    /// Trees whose last part could not be written.
+    failing: AtomicU64,
     shares: Mutex<HashMap<StorageId, Arc<Share>>>,
     counters: Arc<Counters>,
 }
@@ -36,6 +38,7 @@ struct Share {
     bytes: AtomicU64,
     leaving: AtomicU64,
     is_requested: AtomicBool,
+    is_failing: AtomicBool,
     requested: Notify,
 }
 
@@ -53,6 +56,7 @@ impl LiveIndex {
             bytes_max,
             bytes: AtomicU64::new(0),
             leaving: AtomicU64::new(0),
+            failing: AtomicU64::new(0),
             shares: Mutex::default(),
             counters,
         }
@@ -131,9 +135,24 @@ impl LiveShare {
         self.share.is_requested.store(false, Ordering::SeqCst);
     }
 
-    /// Whether all trees together are so large that packets are refused while no part can be
-    /// written.
+    /// Notes whether the last part of the tree could be written.
+    pub(crate) fn set_failing(&self, is_failing: bool) {
+        let was_failing = self.share.is_failing.swap(is_failing, Ordering::SeqCst);
+        match (was_failing, is_failing) {
+            (false, true) => self.all.failing.fetch_add(1, Ordering::SeqCst),
+            (true, false) => self.all.failing.fetch_sub(1, Ordering::SeqCst),
+            _ => 0,
+        };
+    }
+
+    /// Whether packets are refused: parts cannot be written, of whichever tree, and all trees
+    /// together are twice as large as they may be.
     pub(crate) fn is_exhausted(&self) -> bool {
+        self.all.failing.load(Ordering::SeqCst) > 0 && self.is_far_exceeded()
+    }
+
+    /// Whether all trees together are twice as large as they may be.
+    pub(crate) fn is_far_exceeded(&self) -> bool {
         let max = self.all.bytes_max.saturating_mul(EXCEEDED_TIMES_MAX);
         self.all.bytes.load(Ordering::SeqCst) > max
     }
@@ -141,6 +160,7 @@ impl LiveShare {
 
 impl Drop for LiveShare {
     fn drop(&mut self) {
+        self.set_failing(false);
         let mut shares = self.all.shares.lock();
         replace(&self.all.leaving, &self.share.leaving, 0);
         replace(&self.all.bytes, &self.share.bytes, 0);
@@ -200,9 +220,17 @@ mod tests {
         );
         assert!(!trees[0].is_exhausted());
         trees[0].report(201, 0);
+        assert!(trees[3].is_far_exceeded() && !trees[3].is_exhausted());
+        // One that cannot be written is enough: the others would grow in its place.
+        trees[2].set_failing(true);
+        trees[2].set_failing(true);
         assert!(trees[3].is_exhausted());
+        trees[2].set_failing(false);
+        assert!(!trees[3].is_exhausted());
+        trees[1].set_failing(true);
         drop(trees);
         assert_eq!((all.staying(), all.shares.lock().len()), (0, 0));
+        assert_eq!(all.failing.load(Ordering::SeqCst), 0);
         assert_eq!(all.counters.live_index_bytes.get(), 0);
     }
 }

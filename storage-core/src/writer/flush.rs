@@ -15,7 +15,11 @@ use crate::{
 };
 
 /// Delay of the next attempt after an index part could not be written.
-const RETRY_AFTER: Duration = Duration::from_secs(2);
+const RETRY_AFTER: Duration = if cfg!(test) {
+    Duration::from_millis(20)
+} else {
+    Duration::from_secs(2)
+};
 /// Index parts of a storage after which its packets become older before they are written.
 const PARTS_OF_SAME_AGE: usize = 4;
 
@@ -38,7 +42,8 @@ pub(super) struct FlushTimes {
     not_before: Option<Instant>,
     /// Bytes of the part that is being written.
     sealed_bytes: u64,
-    /// Whether the live tree is full while a part is being written: no packets are accepted.
+    /// Whether the live tree, or all of them together, are full while a part is being written: no
+    /// packets are accepted.
     pub(super) is_behind: bool,
     alarm: Option<Pin<Box<Sleep>>>,
 }
@@ -70,7 +75,7 @@ impl FlushTimes {
     /// Whether packets are refused: parts cannot be written, and the memory for live trees is used
     /// up.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.not_before.is_some() && self.share.is_exhausted()
+        self.share.is_exhausted()
     }
 
     /// Notes the size of the live tree.
@@ -116,6 +121,7 @@ impl FlushTimes {
     fn written(&mut self, live_bytes: u64) {
         self.sealed_bytes = 0;
         self.not_before = None;
+        self.share.set_failing(false);
         self.report(live_bytes);
     }
 
@@ -123,6 +129,7 @@ impl FlushTimes {
     fn refused(&mut self, live_bytes: u64) {
         self.sealed_bytes = 0;
         self.not_before = Instant::now().checked_add(RETRY_AFTER);
+        self.share.set_failing(true);
         self.report(live_bytes);
     }
 }
@@ -138,7 +145,8 @@ impl Writer {
         let live = tree.live_bytes();
         times.report(live);
         let is_full = tree.live_records() >= config.tree_packet_count_max;
-        times.is_behind = is_full && self.flushing.is_some();
+        let is_crowded = is_full || times.share.is_far_exceeded();
+        times.is_behind = is_crowded && self.flushing.is_some();
         let is_large = is_full
             || tree.uncovered_bytes() >= config.uncovered_bytes_max
             || times.share.is_requested();

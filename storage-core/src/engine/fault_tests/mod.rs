@@ -4,6 +4,7 @@
 mod errors;
 mod every_operation;
 mod finalized;
+mod index_memory;
 mod merging;
 mod power;
 mod simulation;
