@@ -9,6 +9,7 @@ mod ctf;
 mod index;
 mod ingest;
 mod io_trace;
+mod memory;
 mod mount;
 mod otlp;
 mod packet_files;
@@ -51,6 +52,11 @@ const BENCHES: &[Bench] = &[
         name: "io-trace",
         about: "pushes and range reads with and without the I/O trace",
         run: io_trace::run_bench,
+    },
+    Bench {
+        name: "memory",
+        about: "peak memory with tiny packets, many storages, many streams, many packets",
+        run: memory::run_bench,
     },
     Bench {
         name: "mount",
