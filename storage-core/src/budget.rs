@@ -2,21 +2,26 @@
 //!
 //! A request that finds no space waits. Each agent has its own queue and the agents have turns, so
 //! an agent with a thousand requests does not block an agent with one. Nobody overtakes those who
-//! wait. Droppable packets are dropped before anybody waits.
+//! wait for space. An agent that has its share of the budget waits until it returns some of it, and
+//! the others go on. Droppable packets are dropped before anybody waits.
 
+mod share;
 mod turns;
 
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use parking_lot::Mutex;
 
-use self::turns::Turns;
+use self::{
+    share::{AgentShare, Shares},
+    turns::{Turns, Waiter},
+};
 use crate::{StorageError, counters::Counters};
 
 /// Requests that may wait at once; more are refused.
@@ -40,6 +45,9 @@ struct Shared {
     max: u64,
     /// Number of waiting requests; while there are none, no lock is taken.
     waiting: AtomicUsize,
+    /// Whether one of them waits for space; the others wait for their own share.
+    is_short: AtomicBool,
+    shares: Arc<Shares>,
     turns: Mutex<Turns>,
     reclaim: Arc<dyn Reclaim>,
     counters: Arc<Counters>,
@@ -50,15 +58,25 @@ struct Shared {
 pub struct BytePermit {
     budget: ByteBudget,
     bytes: u64,
+    /// The agent of whose share the bytes are.
+    share: Option<Arc<AgentShare>>,
 }
 
 impl ByteBudget {
-    pub(crate) fn new(max: u64, reclaim: Arc<dyn Reclaim>, counters: Arc<Counters>) -> Self {
+    /// A budget of `max` bytes, of which one agent may have `agent_max`.
+    pub(crate) fn new(
+        max: u64,
+        agent_max: u64,
+        reclaim: Arc<dyn Reclaim>,
+        counters: Arc<Counters>,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 used: AtomicU64::new(0),
                 max,
                 waiting: AtomicUsize::new(0),
+                is_short: AtomicBool::new(false),
+                shares: Arc::new(Shares::new(agent_max)),
                 turns: Mutex::default(),
                 reclaim,
                 counters,
@@ -69,19 +87,30 @@ impl ByteBudget {
     /// A permit of no bytes, for bytes that another permit counts.
     #[must_use]
     pub fn nothing(&self) -> BytePermit {
-        self.permit(0)
+        self.permit(0, None)
     }
 
-    fn permit(&self, bytes: u64) -> BytePermit {
+    fn permit(&self, bytes: u64, share: Option<Arc<AgentShare>>) -> BytePermit {
         BytePermit {
             budget: self.clone(),
             bytes,
+            share,
         }
     }
 
     fn busy(&self) -> StorageError {
         StorageError::Busy {
             max: self.shared.max,
+        }
+    }
+
+    /// The error of a request that is too large for what its agent has left, or else for the budget.
+    fn refusal(&self, share: &AgentShare, bytes: u64) -> StorageError {
+        if share.fits(bytes) {
+            return self.busy();
+        }
+        StorageError::ShareUsed {
+            max: self.shared.shares.max(),
         }
     }
 
@@ -96,10 +125,29 @@ impl ByteBudget {
     /// # Errors
     /// [`StorageError::Busy`] when they are not free now, or somebody waits for them.
     pub fn try_acquire(&self, bytes: u64) -> Result<BytePermit, StorageError> {
-        if bytes > 0 && self.shared.waiting.load(Ordering::SeqCst) > 0 {
+        if bytes > 0 && self.shared.is_short.load(Ordering::SeqCst) {
             return Err(self.busy());
         }
         self.try_grow(bytes)
+    }
+
+    /// Acquires `bytes` of the budget for a request of `agent`.
+    ///
+    /// # Errors
+    /// As [`Self::try_acquire`], and [`StorageError::ShareUsed`] when the agent has its share.
+    pub fn try_acquire_for(&self, agent: &str, bytes: u64) -> Result<BytePermit, StorageError> {
+        self.try_take(&self.shared.shares.of(agent), bytes)
+    }
+
+    fn try_take(&self, share: &Arc<AgentShare>, bytes: u64) -> Result<BytePermit, StorageError> {
+        if bytes > 0 && self.shared.is_short.load(Ordering::SeqCst) {
+            return Err(self.refusal(share, bytes));
+        }
+        if self.shared.take_of(share, bytes, 0) {
+            Ok(self.permit(bytes, Some(Arc::clone(share))))
+        } else {
+            Err(self.refusal(share, bytes))
+        }
     }
 
     /// Acquires `bytes` in addition to what a request has. It does not queue: those who
@@ -109,7 +157,7 @@ impl ByteBudget {
     /// [`StorageError::Busy`] when they are not free now.
     pub fn try_grow(&self, bytes: u64) -> Result<BytePermit, StorageError> {
         if self.shared.take(bytes) {
-            Ok(self.permit(bytes))
+            Ok(self.permit(bytes, None))
         } else {
             Err(self.busy())
         }
@@ -119,21 +167,24 @@ impl ByteBudget {
     /// not free.
     ///
     /// # Errors
-    /// [`StorageError::Busy`] when they are not free within `limit`, or too many requests wait.
+    /// [`StorageError::Busy`] when they are not free within `limit`, or too many requests wait;
+    /// [`StorageError::ShareUsed`] when the agent has its share all the time.
     pub async fn acquire(
         &self,
         agent: &str,
         bytes: u64,
         limit: Duration,
     ) -> Result<BytePermit, StorageError> {
-        if let Ok(permit) = self.try_acquire(bytes) {
+        let share = self.shared.shares.of(agent);
+        if let Ok(permit) = self.try_take(&share, bytes) {
             return Ok(permit);
         }
         let granted = {
             let mut turns = self.shared.turns.lock();
             (turns.len() < WAITING_COUNT_MAX).then(|| {
-                let granted = turns.enter(agent, bytes);
-                self.shared.tell_waiting(&turns);
+                let granted = turns.enter(agent, &share, bytes);
+                // Until it is known what it waits for.
+                self.shared.tell_waiting(&turns, true);
                 granted
             })
         };
@@ -149,7 +200,7 @@ impl ByteBudget {
                 // The next request may fit.
                 self.admit();
                 self.count_refusal();
-                Err(self.busy())
+                Err(self.refusal(&share, bytes))
             }
         }
     }
@@ -160,19 +211,28 @@ impl ByteBudget {
         let mut granted = Vec::new();
         {
             let mut turns = shared.turns.lock();
-            while let Some(bytes) = turns.first() {
-                if !shared.take(bytes) {
+            let mut is_short = false;
+            while let Some(first) = turns.first() {
+                if !shared.take_of(&first.share, first.bytes, 0) {
+                    // When the share is used since, another release of the agent admits it.
+                    is_short = true;
                     break;
                 }
                 if let Some(waiter) = turns.leave() {
-                    granted.push((waiter, self.permit(bytes)));
+                    granted.push(waiter);
                 }
             }
-            shared.tell_waiting(&turns);
+            shared.tell_waiting(&turns, is_short);
         }
-        for (waiter, permit) in granted {
+        for waiter in granted {
+            let Waiter {
+                bytes,
+                share,
+                granted,
+            } = waiter;
+            let permit = self.permit(bytes, Some(share));
             // A request that was cancelled meanwhile releases its permit, which admits the next.
-            drop(waiter.send(permit));
+            drop(granted.send(permit));
         }
     }
 
@@ -185,10 +245,23 @@ impl ByteBudget {
 }
 
 impl Shared {
-    /// Publishes the number of waiting requests.
-    fn tell_waiting(&self, turns: &Turns) {
+    /// Publishes the number of waiting requests, and whether one waits for space.
+    fn tell_waiting(&self, turns: &Turns, is_short: bool) {
         self.waiting.store(turns.len(), Ordering::SeqCst);
+        self.is_short.store(is_short, Ordering::SeqCst);
         self.counters.waiting_for_room.set(turns.len() as u64);
+    }
+
+    /// Acquires bytes within the share of an agent, for a request that has `own` already.
+    fn take_of(&self, share: &AgentShare, bytes: u64, own: u64) -> bool {
+        if !share.take(bytes, own) {
+            return false;
+        }
+        let is_free = self.take(bytes);
+        if !is_free {
+            share.give_back(bytes);
+        }
+        is_free
     }
 
     /// Acquires bytes if they are free or can be freed by dropping packets.
@@ -235,12 +308,48 @@ impl BytePermit {
     pub fn split(&mut self, bytes: u64) -> BytePermit {
         let bytes = bytes.min(self.bytes);
         self.bytes = self.bytes.saturating_sub(bytes);
-        self.budget.permit(bytes)
+        self.budget.permit(bytes, self.share.clone())
     }
 
-    /// Adds the bytes of another permit of the same budget.
+    /// Acquires `bytes` in addition, of the share of the same agent. It does not queue: those who
+    /// wait may wait for this request, which has `own` bytes in all.
+    ///
+    /// # Errors
+    /// [`StorageError::Busy`] or [`StorageError::ShareUsed`] when they are not free now.
+    pub fn try_grow(&mut self, bytes: u64, own: u64) -> Result<(), StorageError> {
+        let shared = &self.budget.shared;
+        match &self.share {
+            Some(share) if !shared.take_of(share, bytes, own) => {
+                return Err(self.budget.refusal(share, bytes));
+            }
+            None if !shared.take(bytes) => return Err(self.budget.busy()),
+            _ => {}
+        }
+        self.bytes = self.bytes.saturating_add(bytes);
+        Ok(())
+    }
+
+    /// Adds the bytes of another permit of the same budget and the same agent.
     pub fn merge(&mut self, mut other: BytePermit) {
+        if self.bytes == 0 {
+            self.share = other.share.take();
+        } else if other.bytes > 0 {
+            let is_same = match (&self.share, &other.share) {
+                (Some(share), Some(other)) => Arc::ptr_eq(share, other),
+                (None, None) => true,
+                _ => false,
+            };
+            assert!(is_same, "permits of one agent are merged");
+        }
         self.bytes = self.bytes.saturating_add(std::mem::take(&mut other.bytes));
+    }
+
+    /// Returns the bytes to the share of the agent; they are still of the budget. For packets that
+    /// make room for others.
+    pub(crate) fn leave_share(&mut self) {
+        if let Some(share) = self.share.take() {
+            share.give_back(self.bytes);
+        }
     }
 
     /// Size of the permit in bytes.
@@ -252,6 +361,13 @@ impl BytePermit {
     /// Releases the bytes without admitting anybody: the caller that freed them uses them.
     pub(crate) fn give_back_quietly(mut self) {
         let bytes = std::mem::take(&mut self.bytes);
+        self.give_back(bytes);
+    }
+
+    fn give_back(&self, bytes: u64) {
+        if let Some(share) = &self.share {
+            share.give_back(bytes);
+        }
         self.budget.shared.give_back(bytes);
     }
 }
@@ -259,7 +375,7 @@ impl BytePermit {
 impl Drop for BytePermit {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            self.budget.shared.give_back(self.bytes);
+            self.give_back(self.bytes);
             self.budget.admit_waiting();
         }
     }
@@ -275,9 +391,69 @@ mod tests {
     use crate::droppable::Droppable;
 
     fn budget(max: u64) -> ByteBudget {
+        with_shares(max, max)
+    }
+
+    fn with_shares(max: u64, agent_max: u64) -> ByteBudget {
         let counters = Arc::<Counters>::default();
         let droppable = Arc::new(Droppable::new(max, Arc::clone(&counters)));
-        ByteBudget::new(max, droppable, counters)
+        ByteBudget::new(max, agent_max, droppable, counters)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_greedy_agent_waits_for_its_share_and_a_modest_one_goes_on() {
+        let budget = with_shares(100, 50);
+        let mut greedy: Vec<_> = (0..5)
+            .map(|_| budget.try_acquire_for("greedy", 10).unwrap())
+            .collect();
+        let refused = budget.try_acquire_for("greedy", 10).unwrap_err();
+        assert!(matches!(refused, StorageError::ShareUsed { max: 50 }));
+        let mut waiting = Box::pin(budget.acquire("greedy", 10, LONG));
+        assert!(waits(&mut waiting));
+        // It is first, and nobody waits for it.
+        for _ in 0..20 {
+            let modest = budget.acquire("modest", 10, LONG).now_or_never();
+            assert!(modest.unwrap().is_ok());
+            assert!(budget.try_acquire_for("other", 40).is_ok());
+            assert!(budget.try_acquire(50).is_ok());
+        }
+        drop(greedy.pop());
+        greedy.push(waiting.await.unwrap());
+        // Those who wait for space have turns, and the greedy agent none.
+        let modest = budget.try_acquire_for("modest", 50).unwrap();
+        let wait = Duration::from_secs(1);
+        let mut late = Box::pin(budget.acquire("greedy", 10, wait));
+        assert!(waits(&mut late));
+        let mut next = Box::pin(budget.acquire("next", 50, LONG));
+        assert!(waits(&mut next));
+        assert!(budget.try_acquire(1).is_err(), "it waits for the next one");
+        drop(modest);
+        assert!(next.await.is_ok());
+        let refused = late.await.unwrap_err();
+        assert!(matches!(refused, StorageError::ShareUsed { max: 50 }));
+        drop(greedy);
+        assert_eq!(budget.shared.used.load(Ordering::SeqCst), 0);
+        assert_eq!(budget.shared.waiting.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_packet_above_the_share_is_admitted_alone() {
+        let budget = with_shares(100, 20);
+        let mut large = budget.try_acquire_for("a", 15).unwrap();
+        large.try_grow(40, 15).unwrap();
+        assert!(budget.try_acquire_for("a", 1).is_err());
+        large.try_grow(1, 15).unwrap_err();
+        let part = large.split(30);
+        large.merge(part);
+        assert_eq!(large.bytes(), 55);
+        large.leave_share();
+        assert!(budget.try_acquire_for("a", 20).is_ok());
+        assert!(
+            budget.try_acquire(46).is_err(),
+            "the bytes are still in use"
+        );
+        drop(large);
+        assert!(budget.try_acquire(100).is_ok());
     }
 
     /// Whether the request has to wait.

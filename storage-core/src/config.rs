@@ -54,6 +54,8 @@ pub struct EngineConfig {
     /// Bytes of packets that may be in flight, between arrival and acknowledgement, each with its
     /// payload and its bookkeeping.
     pub in_flight_bytes_max: u64,
+    /// Bytes of these of one agent; a packet that is longer is accepted alone.
+    pub agent_in_flight_bytes_max: u64,
     /// Longest packet, in bytes.
     pub packet_bytes_max: u32,
     /// Bytes per second that arranging a storage, and checksums of its pieces, read at most; 0 for
@@ -72,10 +74,10 @@ pub struct EngineConfig {
     pub live_index_age_max: Duration,
     /// Bytes of data files without an index part that cause one to be written.
     pub uncovered_bytes_max: u64,
-    /// Length of a time bucket of the index tree; with zero, a stream has one leaf.
-    pub time_bucket: Duration,
     /// Index parts of similar size that are merged into one.
     pub index_merge_count: usize,
+    /// Length of a time bucket of the index tree; with zero, a stream has one leaf.
+    pub time_bucket: Duration,
     /// Leaves that one storage may have.
     pub leaf_count_max: usize,
     /// Storages that the server may have.
@@ -108,6 +110,7 @@ impl EngineConfig {
             serializer_count: cores,
             zstd_level: 1,
             in_flight_bytes_max: 64 << 20,
+            agent_in_flight_bytes_max: 32 << 20,
             packet_bytes_max: 64 << 20,
             arranging_bytes_per_second_max: 0,
             checksums_at_once_bytes_max: 64 << 20,
@@ -115,10 +118,10 @@ impl EngineConfig {
             live_index_bytes_max: 64 << 20,
             live_index_age_max: Duration::from_secs(60),
             uncovered_bytes_max: 4 << 30,
+            index_merge_count: 8,
             time_bucket: Duration::from_secs(3600),
             leaf_count_max: 64 << 10,
             storage_count_max: 1 << 20,
-            index_merge_count: 8,
             agent_count_max: 64 << 10,
             index_cache_bytes_max: 32 << 20,
             disk_low: DiskLow {

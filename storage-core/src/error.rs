@@ -188,6 +188,12 @@ pub enum StorageError {
         /// The limit in bytes.
         max: u64,
     },
+    /// The packets in flight of an agent use its share of the limit.
+    #[error("the limit of {max} bytes in flight of one agent is reached: try again later")]
+    ShareUsed {
+        /// The limit in bytes.
+        max: u64,
+    },
     /// Free space is below the limit of the server.
     #[error(
         "only {free_bytes} bytes are free on the disk, and ingest stops below {limit_bytes}: \
@@ -361,7 +367,7 @@ impl StorageError {
             Self::Invalid { .. } => "invalid_value",
             Self::IdempotencyKeyReused(_) => "idempotency_key_reused",
             Self::LimitReached { .. } => "limit_reached",
-            Self::Busy { .. } => "busy",
+            Self::Busy { .. } | Self::ShareUsed { .. } => "busy",
             Self::DiskLow { .. } => "disk_low",
             Self::DiskFull { .. } => "disk_full",
             Self::Exhausted { .. } => "resources_exhausted",

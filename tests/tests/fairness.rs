@@ -123,6 +123,66 @@ fn let_in(api: &mut Api, pushers: &mut [Pusher]) -> usize {
     }
 }
 
+/// An agent has its share of the capacity in requests whose bodies do not arrive.
+#[test]
+fn an_agent_with_its_share_is_refused_while_others_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "[ingest]\npacket_bytes_max = {PACKET_BYTES}\nin_flight_bytes_max = {}\n",
+        10 * PACKET_BYTES
+    );
+    let server = Server::start(folder.path(), &Settings::with_config(&config));
+    let mut api = server.api();
+    let storage = api.create_storage("shared");
+    let mut declare =
+        |agent, stream: &str| Agent::declare(&mut api, &storage, agent, stream, "none");
+    let modest = declare("modest", "stream");
+    let mut greedy = Vec::new();
+    for name in 0..8 {
+        let agent = declare("greedy", &format!("stream-{name}"));
+        greedy.push(Pusher::new(&server, &agent, name));
+    }
+    let begin = Instant::now();
+    let mut refused = Vec::new();
+    let (mut admitted, mut pushed) = (0, 0);
+    greedy.iter_mut().for_each(Pusher::wait_in_line);
+    while refused.len() + admitted < greedy.len() {
+        if pushed < 50 {
+            modest.push(&mut api, pushed, &payload(9, pushed, PACKET_BYTES));
+            pushed += 1;
+        } else {
+            sleep(Duration::from_millis(1));
+        }
+        for pusher in &mut greedy {
+            let mut head = [0; 4096];
+            pusher.stream.set_nonblocking(true).unwrap();
+            match pusher.stream.read(&mut head) {
+                Ok(count) => {
+                    let head = String::from_utf8_lossy(&head[..count]).into_owned();
+                    if head.starts_with("HTTP/1.1 100 ") {
+                        admitted += 1;
+                    } else {
+                        refused.push(head);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("the connection broke: {error}"),
+            }
+        }
+        assert!(
+            begin.elapsed() < PATIENCE,
+            "{admitted} admitted, {refused:?}"
+        );
+    }
+    // Four packets with their bookkeeping are within half of the capacity, five are not.
+    assert_eq!((admitted, refused.len()), (4, 4));
+    for head in refused {
+        assert!(head.starts_with("HTTP/1.1 429 "), "{head}");
+        assert!(head.to_lowercase().contains("retry-after:"), "{head}");
+        assert!(head.contains("of one agent"), "{head}");
+    }
+}
+
 #[test]
 fn an_agent_with_one_request_gets_its_share() {
     let folder = tempfile::tempdir().unwrap();

@@ -45,6 +45,7 @@ impl Config {
         engine.index_cache_bytes_max = storage.index_cache_bytes_max;
         engine.storage_count_max = size(storage.storages_max);
         engine.in_flight_bytes_max = self.ingest.in_flight_bytes_max;
+        engine.agent_in_flight_bytes_max = self.ingest.agent_bytes_max();
         engine.packet_bytes_max = u32::try_from(self.ingest.packet_bytes_max).unwrap_or(u32::MAX);
         engine.disk_low = DiskLow {
             stop_free_bytes: storage.disk_stop_free_bytes,

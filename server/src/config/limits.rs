@@ -15,7 +15,7 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 48] = [
+const LIMITS: [(&str, &str, i64, i64); 50] = [
     ("http", "connections_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
     // Common clients send more than a few KiB.
@@ -31,6 +31,8 @@ const LIMITS: [(&str, &str, i64, i64); 48] = [
     ("ingest", "packet_bytes_max", 1, 256 * MIB),
     ("ingest", "request_bytes_max", 1, TIB),
     ("ingest", "in_flight_bytes_max", 1, TIB),
+    ("ingest", "agent_share_percent", 1, 100),
+    ("ingest", "connection_share_percent", 1, 100),
     ("ingest", "batch_packets_max", 1, 16 << 20),
     // The range of zstd.
     ("ingest", "zstd_window_bytes_max", 1024, 2 * GIB),

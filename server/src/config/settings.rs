@@ -116,6 +116,10 @@ pub struct IngestConfig {
     pub request_bytes_max: u64,
     /// Memory of packets over all requests, with their bookkeeping.
     pub in_flight_bytes_max: u64,
+    /// Share of this memory for the packets of one agent; a packet above it is accepted alone.
+    pub agent_share_percent: u32,
+    /// Share of this memory for the packets of one connection; a packet above it is accepted alone.
+    pub connection_share_percent: u32,
     /// Maximum number of packets in a request.
     pub batch_packets_max: u32,
     /// Maximum zstd window of a request body.
@@ -128,10 +132,28 @@ impl Default for IngestConfig {
             packet_bytes_max: 64 << 20,
             request_bytes_max: 1 << 30,
             in_flight_bytes_max: 64 << 20,
+            agent_share_percent: 50,
+            connection_share_percent: 25,
             batch_packets_max: 65_536,
             zstd_window_bytes_max: 8 << 20,
         }
     }
+}
+
+impl IngestConfig {
+    /// Memory for the packets of one agent.
+    pub fn agent_bytes_max(&self) -> u64 {
+        share(self.in_flight_bytes_max, self.agent_share_percent)
+    }
+
+    /// Memory for the packets of one connection.
+    pub fn connection_bytes_max(&self) -> u64 {
+        share(self.in_flight_bytes_max, self.connection_share_percent)
+    }
+}
+
+fn share(bytes: u64, percent: u32) -> u64 {
+    bytes.saturating_mul(u64::from(percent)) / 100
 }
 
 /// Section `[recording]`.

@@ -37,6 +37,7 @@ impl From<StorageError> for Problem {
                 .member("expected_epoch", epoch),
             StorageError::EpochStale { current, .. } => problem.member("current_epoch", current),
             StorageError::Busy { .. }
+            | StorageError::ShareUsed { .. }
             | StorageError::EarlierRefused
             | StorageError::Exhausted { .. } => problem.retry_after(RETRY_SECONDS),
             StorageError::DiskLow { .. } | StorageError::DiskFull { .. } => {

@@ -5,6 +5,14 @@ use std::time::Duration;
 
 use storage_core::{ByteBudget, BytePermit, StorageError, packet_charge};
 
+/// Whether memory is not available now, and may be later.
+pub(super) fn is_busy(error: &StorageError) -> bool {
+    matches!(
+        error,
+        StorageError::Busy { .. } | StorageError::ShareUsed { .. }
+    )
+}
+
 /// How long a request waits for admission before it is refused.
 pub(super) const ADMISSION_WAIT: Duration = Duration::from_secs(5);
 
@@ -17,12 +25,16 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves `bytes` if they are available and no request waits for them.
+    /// Reserves `bytes` for packets of `agent` if they are available and no request waits for them.
     ///
     /// # Errors
-    /// [`StorageError::Busy`] when they are not available now.
-    pub(super) fn try_new(budget: &ByteBudget, bytes: u64) -> Result<Self, StorageError> {
-        Ok(Self::of(budget, budget.try_acquire(bytes)?))
+    /// As [`ByteBudget::try_acquire_for`] when they are not available now; see [`is_busy`].
+    pub(super) fn try_new(
+        budget: &ByteBudget,
+        agent: &str,
+        bytes: u64,
+    ) -> Result<Self, StorageError> {
+        Ok(Self::of(budget, budget.try_acquire_for(agent, bytes)?))
     }
 
     /// Reserves `bytes` for packets of `agent`, waiting for the agent's turn.
@@ -63,10 +75,9 @@ impl Reservation {
 
     /// Reserves `bytes` in addition.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
-        let more = self.budget.try_grow(bytes);
-        self.permit
-            .merge(more.inspect_err(|_| self.budget.count_refusal())?);
-        Ok(())
+        let own = self.permit.bytes() + self.bookkeeping.bytes();
+        let grown = self.permit.try_grow(bytes, own);
+        grown.inspect_err(|_| self.budget.count_refusal())
     }
 
     /// Bytes that `split` can still return.

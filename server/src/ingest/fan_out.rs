@@ -13,7 +13,7 @@ use storage_format::{AgentId, Kind, StorageId, StreamId, StreamPosition};
 use trace_kinds::StreamContext;
 use trace_kinds::dft::TimeUnit;
 
-use super::admission::Reservation;
+use super::admission::{Reservation, is_busy};
 use super::body::BodyReader;
 use super::encoding::ContentEncoding;
 use super::error::IngestError;
@@ -146,11 +146,11 @@ impl Pusher {
     async fn reserve_for(&self, fan: &mut FanOut<'_>, bytes: u64) -> Result<Reservation, Problem> {
         let budget = self.engine.budget();
         loop {
-            match Reservation::try_new(budget, bytes) {
-                Err(StorageError::Busy { .. }) if !fan.waiting.is_empty() => {
+            match Reservation::try_new(budget, fan.agent.as_str(), bytes) {
+                Err(error) if is_busy(&error) && !fan.waiting.is_empty() => {
                     fan.finish_oldest().await?;
                 }
-                Err(StorageError::Busy { .. }) => {
+                Err(error) if is_busy(&error) => {
                     return Ok(Reservation::wait_for(budget, fan.agent.as_str(), bytes).await?);
                 }
                 submitted => return Ok(submitted?),

@@ -13,7 +13,7 @@ use storage_format::batch::RecordHeader;
 use storage_format::{Kind, StreamPosition, batch};
 use trace_kinds::StreamContext;
 
-use super::admission::Reservation;
+use super::admission::{Reservation, is_busy};
 use super::body::BodyReader;
 use super::encoding::ContentEncoding;
 use super::error::IngestError;
@@ -190,6 +190,7 @@ impl Pusher {
             group_charge: 0,
             waits,
             waiting: VecDeque::new(),
+            in_flight: 0,
             refused: None,
             receipts: self.receipts(waits),
         };
@@ -229,7 +230,9 @@ struct Batch<'a> {
     /// Whether receipts wait for the disk.
     waits: bool,
     /// Groups that wait for the disk, in order.
-    waiting: VecDeque<PendingPush>,
+    waiting: VecDeque<(PendingPush, u64)>,
+    /// What these take of the budget.
+    in_flight: u64,
     /// The first refusal of a group, found while the next record was awaited.
     refused: Option<StorageError>,
     receipts: Receipts,
@@ -276,12 +279,13 @@ impl Batch<'_> {
         }
         let mut header = pin!(self.records.head());
         while self.refused.is_none()
-            && let Some(pending) = self.waiting.front_mut()
+            && let Some((pending, charge)) = self.waiting.front_mut()
         {
             tokio::select! {
                 biased;
                 header = &mut header => return Ok(header?),
                 outcome = pending => {
+                    self.in_flight -= *charge;
                     self.waiting.pop_front();
                     self.refused = add_receipts(outcome, &mut self.receipts).await?;
                 }
@@ -291,7 +295,8 @@ impl Batch<'_> {
     }
 
     /// Reserves memory for one more packet of the group: from this request's reservation, from free
-    /// memory, from packets of this request that complete, and at last from other requests.
+    /// memory, from packets of this request that complete, and at last from other requests. A
+    /// connection has one request at a time, and no more than its share.
     async fn reserve_for(&mut self, bytes: u64) -> Result<(), Problem> {
         if self
             .reservation
@@ -305,16 +310,22 @@ impl Batch<'_> {
         let budget = self.pusher.engine.budget();
         let share = self.pusher.limits.in_flight_bytes_max / GROUP_BUDGET_SHARE;
         let wanted = bytes.max(GROUP_RESERVED_BYTES.min(share));
+        let agent = self.target.agent.as_str();
+        let connection_max = self.pusher.limits.connection_bytes_max();
+        while self.in_flight + wanted > connection_max
+            && let Some((pending, charge)) = self.waiting.pop_front()
+        {
+            self.finish_group(pending, charge).await?;
+        }
         loop {
-            match Reservation::try_new(budget, wanted) {
+            match Reservation::try_new(budget, agent, wanted) {
                 Ok(reservation) => {
                     self.reservation = Some(reservation);
                     return Ok(());
                 }
-                Err(StorageError::Busy { .. }) => match self.waiting.pop_front() {
-                    Some(pending) => self.finish_group(pending).await?,
+                Err(error) if is_busy(&error) => match self.waiting.pop_front() {
+                    Some((pending, charge)) => self.finish_group(pending, charge).await?,
                     None => {
-                        let agent = self.target.agent.as_str();
                         self.reservation =
                             Some(Reservation::wait_for(budget, agent, wanted).await?);
                         return Ok(());
@@ -330,6 +341,7 @@ impl Batch<'_> {
         if let Some(refused) = self.refused.take() {
             // The groups that follow are refused as well.
             self.waiting.clear();
+            self.in_flight = 0;
             return Err(refused.into());
         }
         let Some(reservation) = self.reservation.as_mut().filter(|_| !self.group.is_empty()) else {
@@ -358,24 +370,26 @@ impl Batch<'_> {
             return Ok(self.receipts.reserve().await?);
         }
         let pending = engine.ingest().submit(storage, push).await?;
-        self.waiting.push_back(pending);
+        self.waiting.push_back((pending, charge));
+        self.in_flight += charge;
         if self.waiting.len() > GROUPS_WAITING_MAX
-            && let Some(pending) = self.waiting.pop_front()
+            && let Some((pending, charge)) = self.waiting.pop_front()
         {
-            self.finish_group(pending).await?;
+            self.finish_group(pending, charge).await?;
         }
         Ok(())
     }
 
-    async fn finish_group(&mut self, pending: PendingPush) -> Result<(), Problem> {
+    async fn finish_group(&mut self, pending: PendingPush, charge: u64) -> Result<(), Problem> {
+        self.in_flight -= charge;
         let refused = add_receipts(pending.await, &mut self.receipts).await?;
         refused.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Waits for everything that was submitted, up to the first refusal.
     async fn finish_groups(&mut self) -> Result<(), Problem> {
-        while let Some(pending) = self.waiting.pop_front() {
-            self.finish_group(pending).await?;
+        while let Some((pending, charge)) = self.waiting.pop_front() {
+            self.finish_group(pending, charge).await?;
         }
         Ok(())
     }

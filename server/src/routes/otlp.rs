@@ -273,6 +273,7 @@ mod tests {
         let wrong = IngestError::Request("no message".to_owned());
         for (problem, status, code, is_retried) in [
             (StorageError::Busy { max: 1 }.into(), 429, 8, true),
+            (StorageError::ShareUsed { max: 1 }.into(), 429, 8, true),
             (low.into(), 503, 14, true),
             (full.into(), 503, 14, true),
             (failed.into(), 503, 14, true),

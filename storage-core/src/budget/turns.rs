@@ -1,15 +1,24 @@
 //! The requests that wait for admission: a queue for each agent, and the agents in turn.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
 
 use tokio::sync::oneshot;
 
+use super::share::AgentShare;
 use crate::BytePermit;
 
+/// Agents that are passed over at once, because they have their share.
+const PASSED_OVER_MAX: usize = 64;
+
+/// A request that waits.
 #[derive(Debug)]
-struct Waiter {
-    bytes: u64,
-    granted: oneshot::Sender<BytePermit>,
+pub(super) struct Waiter {
+    pub(super) bytes: u64,
+    pub(super) share: Arc<AgentShare>,
+    pub(super) granted: oneshot::Sender<BytePermit>,
 }
 
 /// All waiting requests.
@@ -27,9 +36,18 @@ impl Turns {
     }
 
     /// Adds a request to the queue of its agent.
-    pub(super) fn enter(&mut self, agent: &str, bytes: u64) -> oneshot::Receiver<BytePermit> {
+    pub(super) fn enter(
+        &mut self,
+        agent: &str,
+        share: &Arc<AgentShare>,
+        bytes: u64,
+    ) -> oneshot::Receiver<BytePermit> {
         let (granted, answer) = oneshot::channel();
-        let waiter = Waiter { bytes, granted };
+        let waiter = Waiter {
+            bytes,
+            share: Arc::clone(share),
+            granted,
+        };
         match self.lines.get_mut(agent) {
             Some(line) => line.push_back(waiter),
             None => {
@@ -41,21 +59,35 @@ impl Turns {
         answer
     }
 
-    /// Bytes of the request whose turn it is. Cancelled requests are removed.
-    pub(super) fn first(&mut self) -> Option<u64> {
+    /// The request whose turn it is: of the first agent that has not its share. Cancelled requests
+    /// are removed.
+    pub(super) fn first(&mut self) -> Option<&Waiter> {
+        let mut at: usize = 0;
         loop {
-            let agent = self.agents.front()?;
+            let agent = self.agents.get(at)?;
             let first = self.lines.get(agent)?.front()?;
-            if !first.granted.is_closed() {
-                return Some(first.bytes);
+            let is_cancelled = first.granted.is_closed();
+            if !is_cancelled && !first.share.fits(first.bytes) {
+                at = at.saturating_add(1);
+                if at >= PASSED_OVER_MAX {
+                    return None;
+                }
+                continue;
+            }
+            if let Some(agent) = self.agents.remove(at) {
+                self.agents.push_front(agent);
+            }
+            if !is_cancelled {
+                break;
             }
             self.take_first(false);
         }
+        self.lines.get(self.agents.front()?)?.front()
     }
 
     /// Removes the request whose turn it is; the next turn is another agent's.
-    pub(super) fn leave(&mut self) -> Option<oneshot::Sender<BytePermit>> {
-        self.take_first(true).map(|waiter| waiter.granted)
+    pub(super) fn leave(&mut self) -> Option<Waiter> {
+        self.take_first(true)
     }
 
     fn take_first(&mut self, was_its_turn: bool) -> Option<Waiter> {

@@ -27,6 +27,7 @@ impl World {
         let droppable = Arc::new(Droppable::new(max, Arc::clone(&counters)));
         let budget = ByteBudget::new(
             max,
+            max,
             Arc::<Droppable>::clone(&droppable),
             Arc::clone(&counters),
         );

@@ -127,7 +127,7 @@ impl Ingest {
     pub fn submit_droppable(
         &self,
         id: StorageId,
-        push: Push,
+        mut push: Push,
         part: bool,
     ) -> Result<Accepted, StorageError> {
         let storage = self.registry.find(id)?;
@@ -154,6 +154,8 @@ impl Ingest {
             Some(tree) => tree.next_position(&push.agent, &push.stream),
             None => StreamPosition::default(),
         };
+        // They make room for others, so they are no share that the agent takes from them.
+        push.permit.leave_share();
         let accepted = droppable.offer((id, &storage.lane), push, durable, part);
         let accepted = accepted.map_err(|_| not_taken(&storage))?;
         // These bytes can be dropped for others now.

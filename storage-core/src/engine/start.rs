@@ -111,7 +111,12 @@ impl Engine {
         let ingest = Ingest {
             registry: Arc::clone(&registry),
             services: services.clone(),
-            budget: ByteBudget::new(config.in_flight_bytes_max, droppable, counters),
+            budget: ByteBudget::new(
+                config.in_flight_bytes_max,
+                config.agent_in_flight_bytes_max,
+                droppable,
+                counters,
+            ),
             trees: Arc::clone(&trees),
         };
         let derived_files = DerivedFiles::new(&registry, &services, &blocking);
@@ -394,12 +399,12 @@ fn prepare(
             Arc::clone(counters),
         )),
         missing_checksums: Arc::<MissingChecksums>::default(),
+        merges: Arc::new(Semaphore::new(1)),
         droppable: Arc::new(Droppable::new(
             config.in_flight_bytes_max,
             Arc::clone(counters),
         )),
     };
-        merges: Arc::new(Semaphore::new(1)),
     Ok(Prepared {
         lock,
         services,
