@@ -104,7 +104,8 @@ impl ByteBudget {
         }
     }
 
-    /// The error of a request that is too large for what its agent has left, or else for the budget.
+    /// The error of a request that is too large for what its agent has left, or else for the
+    /// budget.
     fn refusal(&self, share: &AgentShare, bytes: u64) -> StorageError {
         if share.fits(bytes) {
             return self.busy();

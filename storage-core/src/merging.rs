@@ -1,8 +1,8 @@
 //! Merges index parts of a storage, so that their number stays small however many packets it has.
 //!
-//! Parts are merged by size, as the runs of a log-structured merge tree are: several of similar size
-//! become one of the next size, and only neighbours are merged, because a part continues the one
-//! before. Each byte is written about once for each size, and the number of parts grows with the
+//! Parts are merged by size, as the runs of a log-structured merge tree are: several of similar
+//! size become one of the next size, and only neighbours are merged, because a part continues the
+//! one before. Each byte is written about once for each size, and the number of parts grows with the
 //! logarithm of the size of the index. A merge reads and writes block by block, with pauses.
 
 use std::{
@@ -146,8 +146,8 @@ impl Merge {
         sizes.fold(0, u64::saturating_add)
     }
 
-    /// Hands the bytes of the merged part to `write`, piece by piece; blocks. `is_cancelled` is asked
-    /// before each block.
+    /// Hands the bytes of the merged part to `write`, piece by piece; blocks. `is_cancelled` is
+    /// called before each block.
     ///
     /// Returns `None` when it was cancelled.
     pub(crate) fn run(

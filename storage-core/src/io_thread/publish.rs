@@ -1,6 +1,6 @@
 //! Files that are written once: under a temporary name, synced and renamed; then the folder is
-//! synced. A file that cannot be published leaves nothing, unless it cannot be removed, either: then
-//! the next start removes it.
+//! synced. A file that cannot be published leaves nothing, unless it cannot be removed, either:
+//! then the next start removes it.
 
 use std::{io, path::Path};
 

@@ -31,6 +31,22 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
+    /// The segment that a block of an index part describes.
+    pub(super) fn of_block(block: &PartBlock) -> Self {
+        let entry = block.entry();
+        Self {
+            covered: entry.covered.clone(),
+            covered_checksum: entry.covered_checksum,
+            totals: entry.totals,
+            numbers: entry.numbers,
+            body: match entry.leaf_type {
+                LeafType::Array => SegmentBody::Part(block.clone()),
+                LeafType::Plain => SegmentBody::Plain(Some(block.clone())),
+            },
+            extents: Vec::new(),
+        }
+    }
+
     /// The extent in memory that contains the byte `offset` of the leaf.
     pub(super) fn extent_at(&self, offset: u64) -> Option<Extent> {
         let after = self

@@ -487,21 +487,3 @@ impl IndexTree {
             .unwrap_or(0)
     }
 }
-
-/// The segment of a leaf in a part.
-impl Segment {
-    fn of_block(block: &PartBlock) -> Self {
-        let entry = block.entry();
-        Self {
-            covered: entry.covered.clone(),
-            covered_checksum: entry.covered_checksum,
-            totals: entry.totals,
-            numbers: entry.numbers,
-            body: match entry.leaf_type {
-                LeafType::Array => SegmentBody::Part(block.clone()),
-                LeafType::Plain => SegmentBody::Plain(Some(block.clone())),
-            },
-            extents: Vec::new(),
-        }
-    }
-}
