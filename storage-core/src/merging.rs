@@ -2,8 +2,8 @@
 //!
 //! Parts are merged by size, as the runs of a log-structured merge tree are: several of similar
 //! size become one of the next size, and only neighbours are merged, because a part continues the
-//! one before. Each byte is written about once for each size, and the number of parts grows with the
-//! logarithm of the size of the index. A merge reads and writes block by block, with pauses.
+//! one before. Each byte is written about once for each size, and the number of parts grows with
+//! the logarithm of the size of the index. A merge reads and writes block by block, with pauses.
 
 use std::{
     ops::Range,

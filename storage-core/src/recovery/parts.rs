@@ -1,8 +1,8 @@
 //! Recovery of the index parts of an open storage.
 //!
 //! Nothing lists the parts of an open storage: each gives the ordinals that it covers. After a
-//! crash there may be a merged part and parts that it replaces. They describe the same packets, so any
-//! parts that cover all ordinals without a gap are the index.
+//! crash there may be a merged part and parts that it replaces. They describe the same packets, so
+//! any parts that cover all ordinals without a gap are the index.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, path::PathBuf, sync::Arc};
 
