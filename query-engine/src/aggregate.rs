@@ -23,13 +23,13 @@ pub fn count(
     limits: Limits,
 ) -> Result<(u64, Report), ReadError> {
     let filter = request.filter(sources)?;
-    let plan = plan(sources, filter.as_ref(), Shortcut::Count, &request.cancel)?;
+    let plan = plan(sources, filter.as_ref(), Shortcut::Count, request)?;
     let tasks = tasks(&plan.sources);
-    let (table, work) = (FieldTable::new(), (limits, &request.cancel));
-    let (counters, matched, _) = read(&plan.sources, &tasks, &table, work, || Counting)?;
+    let (table, work) = (FieldTable::new(), (limits, request));
+    let reading = read(&plan.sources, &tasks, &table, work, || Counting)?;
     let mut report = plan.report;
-    report.add(counters);
-    report.matched = plan.counted + matched;
+    report.matched = plan.counted;
+    reading.report(plan.sources, &mut report);
     Ok((report.matched, report))
 }
 
@@ -73,7 +73,7 @@ pub fn group_by(
     } else {
         Shortcut::None
     };
-    let plan = plan(sources, filter.as_ref(), shortcut, &request.cancel)?;
+    let plan = plan(sources, filter.as_ref(), shortcut, request)?;
     let tasks = tasks(&plan.sources);
     let mut table = FieldTable::new();
     let fields = GroupFields {
@@ -86,11 +86,10 @@ pub fn group_by(
         groups: Groups::default(),
         full: false,
     };
-    let work = (limits, &request.cancel);
-    let (counters, matched, workers) = read(&plan.sources, &tasks, &table, work, make)?;
+    let reading = read(&plan.sources, &tasks, &table, (limits, request), make)?;
     let mut report = plan.report;
-    report.add(counters);
-    report.matched = matched + plan.statistics.events();
+    report.matched = plan.statistics.events();
+    let workers = reading.report(plan.sources, &mut report);
     let mut full = workers.iter().any(|worker| worker.full);
     let mut groups = Groups::default();
     for group in plan.statistics.groups {

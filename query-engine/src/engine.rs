@@ -8,8 +8,9 @@ use chunk_index::{BlockKind, ChunkStatistics, ColumnFilter, Index, Pruner, Pruni
 use query_language::{FieldTable, Filter, Program};
 use trace_kinds::Event;
 
+use crate::skipped::{REASONS_MAX, Unreadable};
 use crate::source::{ChunkSource, Counters, Scratch, Task, first_ts, passes_none};
-use crate::{Cancel, Evidence, Limits, ReadError, Report};
+use crate::{Evidence, Limits, ReadError, Report, Request};
 
 /// What chunk summaries may answer instead of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub(crate) struct Planned<'s> {
     /// Filter for its columns, if it has some.
     columns: Option<ColumnFilter>,
     tasks: Vec<Task>,
+    /// What its index says of its unreadable parts.
+    unreadable: Unreadable,
 }
 
 /// What remains to be read, and what is known already.
@@ -46,7 +49,7 @@ pub(crate) fn plan<'s>(
     sources: &'s [Box<dyn ChunkSource>],
     filter: Option<&Filter>,
     shortcut: Shortcut,
-    cancel: &Cancel,
+    request: &Request,
 ) -> Result<Plan<'s>, ReadError> {
     let mut plan = Plan {
         sources: Vec::new(),
@@ -58,7 +61,7 @@ pub(crate) fn plan<'s>(
         },
     };
     for source in sources {
-        cancel.check()?;
+        request.cancel.check()?;
         let local = filter.map(|filter| source.localize(filter));
         if local
             .as_ref()
@@ -67,7 +70,10 @@ pub(crate) fn plan<'s>(
             plan.report.excluded += 1;
             continue;
         }
-        plan.report.counters.faults.extend(source.faults());
+        let unreadable = Unreadable::of_index(&**source);
+        if request.strict {
+            unreadable.refuse(&**source)?;
+        }
         let tasks = match source.evidence()? {
             None => source.tasks(None),
             Some(Evidence::Times(index)) => {
@@ -94,6 +100,7 @@ pub(crate) fn plan<'s>(
             filter,
             columns,
             tasks,
+            unreadable,
         });
     }
     Ok(plan)
@@ -251,26 +258,36 @@ pub(crate) fn tasks<'p>(plan: &'p [Planned<'_>]) -> Vec<TaskRef<'p>> {
     tasks
 }
 
-/// Reads tasks, with one worker per thread. Returns the cost, the number of matching events and the
-/// workers.
+/// The result of reading tasks.
+pub(crate) struct Reading<W> {
+    pub(crate) counters: Counters,
+    /// Number of matching events.
+    pub(crate) matched: u64,
+    pub(crate) workers: Vec<W>,
+    /// What could not be read, by the index of its source in the plan.
+    unreadable: Vec<(usize, u64, Vec<String>)>,
+}
+
+/// Reads tasks, with one worker per thread.
 pub(crate) fn read<W: Worker + Send>(
     plan: &[Planned<'_>],
     tasks: &[TaskRef<'_>],
     table: &FieldTable,
-    (limits, cancel): (Limits, &Cancel),
+    (limits, request): (Limits, &Request),
     make_worker: impl Fn() -> W + Sync,
-) -> Result<(Counters, u64, Vec<W>), ReadError> {
+) -> Result<Reading<W>, ReadError> {
     let next = AtomicUsize::new(0);
     let stop = AtomicBool::new(false);
-    let outcome = Mutex::new((Counters::default(), 0_u64, Vec::new(), None));
+    let outcome = Mutex::new((Reading::default(), None));
     let run = || {
         let mut reader = Reader {
             plan,
             table,
             stop: &stop,
-            cancel,
+            request,
             matched: 0,
             scratch: Scratch::default(),
+            unreadable: Vec::new(),
         };
         let mut worker = make_worker();
         let mut counters = Counters::default();
@@ -289,10 +306,12 @@ pub(crate) fn read<W: Worker + Send>(
         let mut outcome = outcome
             .lock()
             .unwrap_or_else(|poisoned| poisoned.into_inner());
-        outcome.0 += counters;
-        outcome.1 += reader.matched;
-        outcome.2.push(worker);
-        outcome.3 = outcome.3.take().or(failure);
+        let (reading, first) = &mut *outcome;
+        reading.counters += counters;
+        reading.matched += reader.matched;
+        reading.workers.push(worker);
+        reading.unreadable.append(&mut reader.unreadable);
+        *first = first.take().or(failure);
     };
     let threads = limits.threads.clamp(1, tasks.len().max(1));
     std::thread::scope(|scope| {
@@ -305,8 +324,47 @@ pub(crate) fn read<W: Worker + Send>(
         .into_inner()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     match outcome {
-        (counters, matched, workers, None) => Ok((counters, matched, workers)),
-        (_, _, _, Some(error)) => Err(error),
+        (reading, None) => Ok(reading),
+        (_, Some(error)) => Err(error),
+    }
+}
+
+impl<W> Default for Reading<W> {
+    fn default() -> Self {
+        Reading {
+            counters: Counters::default(),
+            matched: 0,
+            workers: Vec::new(),
+            unreadable: Vec::new(),
+        }
+    }
+}
+
+impl<W> Reading<W> {
+    /// Drops the workers.
+    pub(crate) fn without_workers(self) -> Reading<()> {
+        Reading {
+            counters: self.counters,
+            matched: self.matched,
+            workers: Vec::new(),
+            unreadable: self.unreadable,
+        }
+    }
+
+    /// Completes the report of a plan whose tasks were read. Returns the workers.
+    pub(crate) fn report(mut self, sources: Vec<Planned<'_>>, report: &mut Report) -> Vec<W> {
+        report.matched += self.matched;
+        report.add(self.counters);
+        self.unreadable.sort_by_key(|(source, ..)| *source);
+        let mut found = self.unreadable.into_iter().peekable();
+        for (index, planned) in sources.into_iter().enumerate() {
+            let mut unreadable = planned.unreadable;
+            while let Some((_, records, reasons)) = found.next_if(|(source, ..)| *source == index) {
+                unreadable.add(records, reasons);
+            }
+            report.skipped.extend(unreadable.skipped(planned.source));
+        }
+        self.workers
     }
 }
 
@@ -315,9 +373,10 @@ struct Reader<'p, 's> {
     plan: &'p [Planned<'s>],
     table: &'p FieldTable,
     stop: &'p AtomicBool,
-    cancel: &'p Cancel,
+    request: &'p Request,
     matched: u64,
     scratch: Scratch,
+    unreadable: Vec<(usize, u64, Vec<String>)>,
 }
 
 impl Reader<'_, '_> {
@@ -354,7 +413,7 @@ impl Reader<'_, '_> {
         task: TaskRef<'_>,
         worker: &mut W,
     ) -> Result<Counters, ReadError> {
-        self.cancel.check()?;
+        self.request.cancel.check()?;
         let planned = &self.plan[task.source];
         let (counters, narrowed) = self.narrow::<W>(planned, task.task);
         let read = narrowed.as_ref().unwrap_or(task.task);
@@ -371,7 +430,7 @@ impl Reader<'_, '_> {
             .as_ref()
             .map(|filter| Program::compile(filter, &mut table));
         worker.begin(task);
-        let (matched, stop, cancel) = (&mut self.matched, self.stop, self.cancel);
+        let (matched, stop, cancel) = (&mut self.matched, self.stop, &self.request.cancel);
         let mut each = |event: &dyn Event| {
             if cancel.is_cancelled() {
                 return ControlFlow::Break(());
@@ -395,10 +454,38 @@ impl Reader<'_, '_> {
             Some(filter) => source.read_passing(read, &table, filter, scratch, &mut each)?,
             None => source.read(read, &table, scratch, &mut each)?,
         };
-        self.cancel.check()?;
+        self.request.cancel.check()?;
+        self.set_aside_unreadable(task.source, &mut counters)?;
         if worker.end(task).is_break() {
             self.stop.store(true, Ordering::Relaxed);
         }
         Ok(counters)
+    }
+
+    /// Moves what a task could not read from its counters to its source.
+    fn set_aside_unreadable(
+        &mut self,
+        source: usize,
+        counters: &mut Counters,
+    ) -> Result<(), ReadError> {
+        let records = counters.decoded.broken;
+        let reasons = std::mem::take(&mut counters.faults);
+        if records == 0 && reasons.is_empty() {
+            return Ok(());
+        }
+        if self.request.strict {
+            let mut found = Unreadable::default();
+            found.add(records, reasons);
+            return found.refuse(self.plan[source].source);
+        }
+        match self.unreadable.last_mut() {
+            Some((last, sum, known)) if *last == source => {
+                *sum = sum.saturating_add(records);
+                known.extend(reasons);
+                known.truncate(REASONS_MAX);
+            }
+            _ => self.unreadable.push((source, records, reasons)),
+        }
+        Ok(())
     }
 }

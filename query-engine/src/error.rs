@@ -128,6 +128,12 @@ pub enum ReadError {
         /// Values that a result may have.
         max: usize,
     },
+    /// A strict query would skip something.
+    #[error("the result would be incomplete: {reason}")]
+    Incomplete {
+        /// What cannot be read, and why.
+        reason: String,
+    },
     /// Groups cannot be written.
     #[error(transparent)]
     Groups(#[from] row_formats::GroupsError),

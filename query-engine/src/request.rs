@@ -7,8 +7,8 @@ use query_language::{
     BareUnit, CompareOp, Condition, Expr, FieldPath, Filter, Number, Query, Scalar,
 };
 
-use crate::ReadError;
 use crate::source::{ChunkSource, Counters};
+use crate::{ReadError, Skipped};
 
 /// A query of a set of sources.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +19,9 @@ pub struct Request {
     pub from: Option<i64>,
     /// Events that start before this time.
     pub to: Option<i64>,
+    /// Whether the query fails if something that it needs cannot be read. Otherwise that is skipped
+    /// and reported.
+    pub strict: bool,
     /// Cancels the query.
     pub cancel: Cancel,
 }
@@ -153,6 +156,8 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Damaged parts of indexes, for which the events were read instead.
     pub damaged: Vec<String>,
+    /// What was skipped because it cannot be read.
+    pub skipped: Vec<Skipped>,
 }
 
 impl Report {
@@ -161,6 +166,22 @@ impl Report {
         self.damaged.append(&mut counters.damaged);
         self.read = self.read.saturating_sub(counters.answered_by_columns);
         self.counters += counters;
+    }
+
+    /// Whether nothing was skipped.
+    pub fn is_complete(&self) -> bool {
+        self.skipped.is_empty()
+    }
+
+    /// Number of records, packets and other parts that were skipped.
+    pub fn skipped_parts(&self) -> u64 {
+        self.skipped.iter().map(|skipped| skipped.parts).sum()
+    }
+
+    /// What was skipped, and why.
+    pub fn skipped_reasons(&self) -> impl Iterator<Item = &str> {
+        let reasons = self.skipped.iter().flat_map(|skipped| &skipped.reasons);
+        reasons.map(String::as_str)
     }
 
     /// The report as a JSON object.
@@ -186,6 +207,7 @@ impl Report {
             ("broken", counters.decoded.broken),
             ("matched", self.matched),
             ("spills", self.spills),
+            ("skipped", self.skipped_parts()),
         ];
         let numbers: Vec<String> = numbers
             .iter()
@@ -235,11 +257,9 @@ impl Report {
                 self.timed, self.ruled_out_by_time
             ));
         }
-        if self.counters.decoded.broken > 0 {
-            lines.push(format!(
-                "unreadable records skipped: {}",
-                self.counters.decoded.broken
-            ));
+        if !self.is_complete() {
+            let parts = self.skipped_parts();
+            lines.push(format!("unreadable records skipped: {parts}"));
         }
         if self.spills > 0 {
             lines.push(format!("rows spilled to a file: {} times", self.spills));

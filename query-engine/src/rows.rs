@@ -8,11 +8,11 @@ use query_language::FieldTable;
 use row_formats::{Columns, Out, RowFormat};
 use trace_kinds::Event;
 
-use crate::engine::{Planned, Shortcut, TaskRef, Worker, plan, read, tasks};
+use crate::engine::{Planned, Reading, Shortcut, TaskRef, Worker, plan, read, tasks};
 use crate::order::Merge;
 use crate::run::{RUN_BYTES, RowKey, Run};
-use crate::source::{ChunkSource, Counters};
-use crate::{Cancel, Limits, ReadError, Report, Request};
+use crate::source::ChunkSource;
+use crate::{Limits, ReadError, Report, Request};
 
 /// Messages in the queue from the reading threads to the writing one. Runs of rows in it do not
 /// count towards the memory budget of the merge.
@@ -37,7 +37,7 @@ pub fn write_rows(
     out: &mut Out<'_>,
 ) -> Result<Report, ReadError> {
     let filter = request.filter(sources)?;
-    let planned = plan(sources, filter.as_ref(), Shortcut::None, &request.cancel)?;
+    let planned = plan(sources, filter.as_ref(), Shortcut::None, request)?;
     let mut table = FieldTable::new();
     format.prepare(columns, &mut table);
     let format: &dyn RowFormat = format;
@@ -48,7 +48,7 @@ pub fn write_rows(
     let mut report = planned.report;
     let written = std::thread::scope(|scope| {
         let (tasks, sources, table) = (&tasks, &planned.sources, &table);
-        let work = (limits, &request.cancel);
+        let work = (limits, request);
         let reading = scope.spawn(move || read_rows(sources, tasks, table, work, format, sender));
         let mut write_row = |row: &[u8]| sink.row(row, out).map_err(ReadError::Output);
         let written = Writer::new(tasks, limits).run(receiver, &mut write_row);
@@ -58,12 +58,12 @@ pub fn write_rows(
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match (written, read) {
             (Err(error), _) | (_, Err(error)) => Err(error),
-            (Ok(spills), Ok((counters, matched))) => Ok((spills, counters, matched)),
+            (Ok(spills), Ok(reading)) => Ok((spills, reading)),
         }
     });
-    let (spills, counters, matched) = written?;
-    (report.spills, report.matched) = (spills, matched);
-    report.add(counters);
+    let (spills, reading) = written?;
+    report.spills = spills;
+    reading.report(planned.sources, &mut report);
     report.notes = sink.end(out).map_err(ReadError::Output)?;
     Ok(report)
 }
@@ -79,10 +79,10 @@ fn read_rows(
     sources: &[Planned<'_>],
     tasks: &[TaskRef<'_>],
     table: &FieldTable,
-    work: (Limits, &Cancel),
+    work: (Limits, &Request),
     format: &dyn RowFormat,
     sender: SyncSender<Message>,
-) -> Result<(Counters, u64), ReadError> {
+) -> Result<Reading<()>, ReadError> {
     let make = || RowWorker {
         format,
         sender: sender.clone(),
@@ -90,8 +90,8 @@ fn read_rows(
         task: 0,
         row: 0,
     };
-    let (counters, matched, _workers) = read(sources, tasks, table, work, make)?;
-    Ok((counters, matched))
+    // The workers own senders, and the writer ends when there are none.
+    Ok(read(sources, tasks, table, work, make)?.without_workers())
 }
 
 struct RowWorker<'f> {

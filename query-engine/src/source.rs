@@ -2,6 +2,7 @@
 
 use chunk_index::{Chunk, ColumnFilter, Index};
 use query_language::{BareUnit, Expr, FieldTable, Filter};
+use storage_format::StorageId;
 use trace_kinds::gzip::{Inflater, Scanner, TextBuffer};
 use trace_kinds::{Decoded, EachEvent};
 
@@ -33,6 +34,17 @@ pub trait ChunkSource: Send + Sync {
     /// Parts of the source that cannot be read, as recorded in its index.
     fn faults(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Records and packets that cannot be read, as its index counts them; `None` without an index:
+    /// reading counts them.
+    fn unreadable(&self) -> Option<u64> {
+        None
+    }
+
+    /// The storage that it is a part of.
+    fn storage(&self) -> Option<StorageId> {
+        None
     }
 
     /// The filter rewritten for this source.

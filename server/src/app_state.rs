@@ -16,7 +16,7 @@ use crate::jobs::Jobs;
 use crate::metrics::Metrics;
 use crate::open_files::OpenFiles;
 use crate::provenance::Provenances;
-use crate::query::Queries;
+use crate::query::{Queries, UnreadableData};
 use crate::range::Buffers;
 
 /// Shared by all requests; only the counters and the stage change.
@@ -33,6 +33,7 @@ pub(crate) struct AppState {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) queries: Queries,
     pub(crate) indexes: Arc<ChunkIndexes>,
+    pub(crate) unreadable: Arc<UnreadableData>,
     pub(crate) provenances: Provenances,
     /// The OpenAPI document as JSON.
     pub(crate) openapi: Bytes,
@@ -48,6 +49,7 @@ impl AppState {
         openapi: Bytes,
     ) -> Arc<Self> {
         let indexes = Arc::new(ChunkIndexes::new(&config.query));
+        let unreadable = Arc::new(UnreadableData::default());
         Arc::new(Self {
             buffers: Buffers::new(config.range.buffer_bytes_max, Arc::clone(&metrics)),
             pusher: Pusher::new(
@@ -69,10 +71,11 @@ impl AppState {
             queries: Queries::new(
                 engine.clone(),
                 Arc::clone(&metrics),
-                Arc::clone(&indexes),
+                (Arc::clone(&indexes), Arc::clone(&unreadable)),
                 &config.query,
             ),
             indexes,
+            unreadable,
             provenances: Provenances::default(),
             openapi,
             engine,
@@ -88,6 +91,7 @@ impl AppState {
             engine: self.engine.clone(),
             metrics: Arc::clone(&self.metrics),
             indexes: Arc::clone(&self.indexes),
+            unreadable: Arc::clone(&self.unreadable),
             open_files: Arc::clone(&self.open_files),
         }
     }

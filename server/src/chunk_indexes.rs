@@ -24,6 +24,7 @@ use crate::config::QueryConfig;
 use crate::connection::Stage;
 use crate::metrics::Metrics;
 use crate::open_files::OpenFiles;
+use crate::query::UnreadableData;
 use crate::stored_leaves::stored_leaves;
 
 /// Interval between scans for storages without complete indexes.
@@ -46,6 +47,7 @@ pub(crate) struct IndexMaker {
     pub(crate) engine: Engine,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) indexes: Arc<ChunkIndexes>,
+    pub(crate) unreadable: Arc<UnreadableData>,
     pub(crate) open_files: Arc<OpenFiles>,
 }
 
@@ -198,11 +200,15 @@ async fn index_leaf(
         let is_running = || !ending.load(Ordering::Relaxed);
         let indexed = set.index(position, &indexing.indexes.options, &is_running);
         let Some(IndexedLeaf {
-            index, read_bytes, ..
+            index,
+            read_bytes,
+            skipped,
+            ..
         }) = indexed?
         else {
             return Ok(None);
         };
+        indexing.unreadable.found(skipped.as_slice());
         indexing.metrics.queries.indexed_bytes.inc_by(read_bytes);
         Ok(Some(Bytes::from(index.encode()?)))
     });

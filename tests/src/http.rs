@@ -71,6 +71,8 @@ pub struct Response {
     pub headers: Vec<(String, String)>,
     /// The body; chunks are joined.
     pub body: Vec<u8>,
+    /// The fields after a chunked body.
+    pub trailers: Vec<(String, String)>,
 }
 
 impl Response {
@@ -80,6 +82,12 @@ impl Response {
             .iter()
             .find(|(known, _)| known == name)
             .map(|(_, value)| value.as_str())
+    }
+
+    /// The first trailer field of this name (in lower case).
+    pub fn trailer(&self, name: &str) -> Option<&str> {
+        let field = self.trailers.iter().find(|(known, _)| known == name);
+        field.map(|(_, value)| value.as_str())
     }
 
     /// The body as JSON.
@@ -197,38 +205,39 @@ impl Connection {
                 status,
                 headers,
                 body: Vec::new(),
+                trailers: Vec::new(),
             };
             if !without_body && status != 204 && status != 304 {
-                response.body = self.read_body(&response)?;
+                self.read_body(&mut response)?;
             }
             return Ok(response);
         }
     }
 
-    fn read_body(&mut self, response: &Response) -> io::Result<Vec<u8>> {
+    fn read_body(&mut self, response: &mut Response) -> io::Result<()> {
         if response
             .header("transfer-encoding")
             .is_some_and(|value| value.contains("chunked"))
         {
-            return self.read_chunks();
+            return self.read_chunks(response);
         }
-        match response.header("content-length") {
+        response.body = match response.header("content-length") {
             Some(length) => {
                 let length = length
                     .parse()
                     .map_err(|_| malformed("content-length is not a number"))?;
-                self.consume(length)
+                self.consume(length)?
             }
             None => {
                 let mut body = self.buffer.split_off(self.begin);
                 self.stream.read_to_end(&mut body)?;
-                Ok(body)
+                body
             }
-        }
+        };
+        Ok(())
     }
 
-    fn read_chunks(&mut self) -> io::Result<Vec<u8>> {
-        let mut body = Vec::new();
+    fn read_chunks(&mut self, response: &mut Response) -> io::Result<()> {
         loop {
             let line_end = self.read_until(b"\r\n")?;
             let line = String::from_utf8_lossy(&self.buffer[self.begin..line_end - 2]).into_owned();
@@ -236,14 +245,30 @@ impl Connection {
             let size = line.split(';').next().unwrap_or_default().trim();
             let size =
                 usize::from_str_radix(size, 16).map_err(|_| malformed("malformed chunk size"))?;
+            if size == 0 {
+                response.trailers = self.read_trailers()?;
+                return Ok(());
+            }
             let chunk = self.consume(size)?;
             if self.consume(2)? != b"\r\n" {
                 return Err(malformed("no line end after a chunk"));
             }
-            if size == 0 {
-                return Ok(body);
+            response.body.extend_from_slice(&chunk);
+        }
+    }
+
+    fn read_trailers(&mut self) -> io::Result<Vec<(String, String)>> {
+        let mut trailers = Vec::new();
+        loop {
+            let line_end = self.read_until(b"\r\n")?;
+            let line = String::from_utf8_lossy(&self.buffer[self.begin..line_end - 2]).into_owned();
+            self.begin = line_end;
+            match line.split_once(':') {
+                Some((name, value)) => {
+                    trailers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+                }
+                None => return Ok(trailers),
             }
-            body.extend_from_slice(&chunk);
         }
     }
 

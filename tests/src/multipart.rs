@@ -87,6 +87,7 @@ mod tests {
             status: 206,
             headers,
             body: body.to_vec(),
+            trailers: Vec::new(),
         };
         let expected = [
             Part {

@@ -18,6 +18,7 @@ mod droppable_packets;
 mod fairness;
 mod formats;
 mod hang_ups;
+mod incomplete_results;
 mod invalid_requests;
 mod io_trace;
 mod io_trace_crash;

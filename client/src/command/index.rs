@@ -94,6 +94,11 @@ impl Index {
                         context.note(format!("{fault}; the rest is indexed"));
                         is_damaged = true;
                     }
+                    if let Some(records @ 1..) = indexed.broken {
+                        let what = if records == 1 { "record" } else { "records" };
+                        context.note(format!("{file}: {records} {what} cannot be read"));
+                        is_damaged = true;
+                    }
                     if indexed.text_bytes == 0 && indexed.fault.is_none() {
                         context.note(format!(
                             "{file}: there is nothing to index; no index was written"

@@ -32,7 +32,7 @@ pub use packets::{
     GrownFrom, NextSequence, PacketInfo, PacketProvenance, ProvenanceReport, PushTarget, Receipt,
 };
 pub use problem::Problem;
-pub use query::{QueryRows, QuerySpec};
+pub use query::{QueryRows, QuerySpec, SkippedData};
 pub use recordings::{NewRecording, NewTrigger, Recording};
 pub use retry::{Retry, RetryReason};
 pub use server_url::{ServerUrl, StorageUrl};

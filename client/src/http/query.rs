@@ -1,5 +1,10 @@
+use std::future::poll_fn;
+use std::pin::Pin;
+
 use bytes::Bytes;
-use reqwest::{Method, Response};
+use http_body::Body as _;
+use reqwest::header::HeaderMap;
+use reqwest::{Body, Method};
 use serde::Serialize;
 use uuid::Uuid;
 
@@ -30,12 +35,26 @@ pub struct QuerySpec {
     pub format: &'static str,
     /// Append a line that says what was ruled out and what was read.
     pub explain: bool,
+    /// Refuse instead of skipping what cannot be read.
+    pub strict: bool,
 }
 
 /// A response that is being received.
 #[derive(Debug)]
 pub struct QueryRows {
-    response: Response,
+    url: String,
+    headers: HeaderMap,
+    body: Body,
+    trailers: HeaderMap,
+}
+
+/// What the server skipped because it cannot read it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SkippedData {
+    /// Number of records, packets and other parts.
+    pub parts: u64,
+    /// Which, and why; some of the reasons if there are many.
+    pub reasons: Vec<String>,
 }
 
 impl Client {
@@ -45,9 +64,17 @@ impl Client {
             .server()
             .api(&["storages", &storage.to_string(), "query"]);
         // A query has no side effects.
-        let call = Call::new(Method::POST, url).json(spec).repeatable();
+        let call = Call::new(Method::POST, url.clone()).json(spec).repeatable();
+        // What was skipped is known only at the end.
+        let call = call.header("te", "trailers".to_owned());
+        let call = call.header("connection", "TE".to_owned());
+        let response: http::Response<Body> = self.send(call).await?.into();
+        let (parts, body) = response.into_parts();
         Ok(QueryRows {
-            response: self.send(call).await?,
+            url,
+            headers: parts.headers,
+            body,
+            trailers: HeaderMap::new(),
         })
     }
 }
@@ -55,21 +82,43 @@ impl Client {
 impl QueryRows {
     /// The number of matching events, if the server knew it when it sent the headers.
     pub fn matched(&self) -> Option<u64> {
-        let matched = self.response.headers().get("tracehold-matched")?;
+        let matched = self.headers.get("tracehold-matched")?;
         matched.to_str().ok()?.parse().ok()
+    }
+
+    /// What was skipped, once the response is complete; `None` if the server, or a proxy before
+    /// it, does not say.
+    pub fn skipped(&self) -> Option<SkippedData> {
+        let field = |name| self.trailers.get(name).or_else(|| self.headers.get(name));
+        let parts = field("tracehold-skipped")?.to_str().ok()?.parse().ok()?;
+        let reasons = field("tracehold-skipped-reasons");
+        let reasons = reasons.and_then(|json| serde_json::from_slice(json.as_bytes()).ok());
+        Some(SkippedData {
+            parts,
+            reasons: reasons.unwrap_or_default(),
+        })
     }
 
     /// The next bytes; `None` if the response is complete.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
-        let url = self.response.url().to_string();
-        let chunk = self.response.chunk().await;
-        chunk.map_err(|error| ClientError::Transport {
-            method: "POST".to_owned(),
-            url,
-            what: format!(
-                "the response was interrupted, so rows are missing: {}",
-                causes(&error)
-            ),
-        })
+        loop {
+            let body = &mut self.body;
+            let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
+            let Some(frame) = frame else { return Ok(None) };
+            let frame = frame.map_err(|error| ClientError::Transport {
+                method: "POST".to_owned(),
+                url: self.url.clone(),
+                what: format!(
+                    "the response was interrupted, so rows are missing: {}",
+                    causes(&error)
+                ),
+            })?;
+            match frame.into_data() {
+                Ok(bytes) => return Ok(Some(bytes)),
+                Err(frame) => self
+                    .trailers
+                    .extend(frame.into_trailers().unwrap_or_default()),
+            }
+        }
     }
 }

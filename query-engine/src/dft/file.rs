@@ -41,6 +41,8 @@ pub struct DftFile {
     unused: Option<String>,
     /// Damage according to the sidecar.
     damage: Vec<GzipDamage>,
+    /// Lines that are not records, according to the sidecar.
+    unreadable: Option<u64>,
 }
 
 impl DftFile {
@@ -97,6 +99,7 @@ impl DftFile {
             gzip: head.gzip,
             unit: head.unit,
             names: Names::default(),
+            unreadable: facts.as_ref().map(|facts| facts.broken),
             texts: facts.map(|facts| TextLimits(facts.text_limits)),
             sidecar,
             columns: OnceLock::new(),
@@ -192,6 +195,10 @@ impl ChunkSource for DftFile {
         damage_text(&self.place(), &self.damage)
             .into_iter()
             .collect()
+    }
+
+    fn unreadable(&self) -> Option<u64> {
+        self.unreadable
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use chunk_index::{ChunkSummary, DftDamage, Index, IndexConfig, Work};
+use chunk_index::{ChunkSummary, DftDamage, DftFacts, Index, IndexConfig, Work};
 
 use super::columns::remove_columns;
 use super::dft_file::{BuildOptions, Built, build, pass};
@@ -43,6 +43,10 @@ pub fn update_sidecar(
         .work(index.config_hash(), &index.dimensions())
     {
         Work::Nothing => Ok(Indexed {
+            broken: index
+                .attachment(DftFacts::NAME)
+                .and_then(|bytes| DftFacts::decode(bytes).ok())
+                .map(|facts| facts.broken),
             columns_bytes,
             fault: damage_text(
                 &path.display().to_string(),

@@ -10,12 +10,13 @@ use trace_kinds::dft::{HashNames, TimeUnit};
 use trace_kinds::{Decoded, StreamContext, dimensions};
 
 use super::chunker::Chunker;
-use crate::ReadError;
 use crate::dft::hash_names::{decode_names, encode_names, stored_unit};
+use crate::skipped::unreadable_records;
 use crate::stored::frames::Frames;
 use crate::stored::leaf_source::{origin_of, place_of};
 use crate::stored::set::belongs;
 use crate::stored::{Leaf, StorageSet, StoredLeaf};
+use crate::{ReadError, Skipped};
 
 /// How leaves are indexed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct IndexedLeaf {
     pub decoded: Decoded,
     /// Bytes of the data file that were read.
     pub read_bytes: u64,
+    /// What of the whole leaf cannot be read.
+    pub skipped: Option<Skipped>,
 }
 
 /// Indexes a leaf: completely, or starting where `old` ends, if that was made with the same
@@ -99,11 +102,16 @@ pub fn index_leaf(
     }
     build.covered.length = leaf.length;
     build.covered.checksum = Some(u64::from(frames.checksum));
-    let (index, decoded) = build.finish(leaf, stored.trace.checksum, context);
+    let (index, decoded, unreadable) = build.finish(leaf, stored.trace.checksum, context);
     Ok(Some(IndexedLeaf {
         index,
         decoded,
         read_bytes: frames.fetched_bytes,
+        skipped: (unreadable > 0).then(|| Skipped {
+            storage: Some(leaf.storage),
+            parts: unreadable,
+            reasons: vec![unreadable_records(&stored.data.place(), unreadable)],
+        }),
     }))
 }
 
@@ -160,7 +168,7 @@ impl Build {
         leaf: &Leaf,
         metadata_checksum: u32,
         context: &StreamContext,
-    ) -> (Index, Decoded) {
+    ) -> (Index, Decoded, u64) {
         let chunked = self.chunker.finish();
         for (chunk, summary) in chunked.chunks {
             self.index.push(chunk, summary);
@@ -185,7 +193,7 @@ impl Build {
             let bytes = encode_names(&self.names, false);
             self.index.attach(DftNames::NAME, bytes);
         }
-        (self.index, chunked.decoded)
+        (self.index, chunked.decoded, facts.broken)
     }
 }
 

@@ -112,6 +112,7 @@ pub(crate) fn update_packets(
                 old.sidecar_bytes = write_sidecar(path, &old.index)?;
             }
             Ok(Indexed {
+                broken: Some(old.facts.broken),
                 fault: old.facts.fault,
                 ..summary(Update::Fresh, &old.index, old.sidecar_bytes)
             })

@@ -24,7 +24,7 @@ pub struct Indexed {
     pub chunks: usize,
     /// Events of the file.
     pub events: u64,
-    /// Lines and records that cannot be read; `None` if the file was not read.
+    /// Lines and records that cannot be read; `None` if unknown.
     pub broken: Option<u64>,
     /// Bytes of text or of packets.
     pub text_bytes: u64,

@@ -30,6 +30,8 @@ pub(crate) struct PacketFile {
     read_by: ReadBy,
     /// Errors recorded in the index.
     faults: Vec<String>,
+    /// Records that cannot be read, according to the index.
+    unreadable: Option<u64>,
 }
 
 /// How a file is divided into tasks.
@@ -75,7 +77,11 @@ impl PacketFile {
         let read_by = ReadBy::Chunks(index.sidecar, index.header);
         let file = PacketFile::open(path, index.facts.kind, context, index.packets, read_by)?;
         let faults = index.facts.fault.into_iter().collect();
-        Ok(PacketFile { faults, ..file })
+        Ok(PacketFile {
+            faults,
+            unreadable: Some(index.facts.broken),
+            ..file
+        })
     }
 
     fn open(
@@ -95,6 +101,7 @@ impl PacketFile {
             packets,
             read_by,
             faults: Vec::new(),
+            unreadable: None,
         })
     }
 
@@ -182,6 +189,10 @@ impl ChunkSource for PacketFile {
 
     fn faults(&self) -> Vec<String> {
         self.faults.clone()
+    }
+
+    fn unreadable(&self) -> Option<u64> {
+        self.unreadable
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {

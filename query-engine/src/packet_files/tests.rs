@@ -481,9 +481,9 @@ fn a_truncated_trace_is_reported_with_an_index_too() {
     fs::write(&path, &file[..file.len() - 5]).unwrap();
     let paths = [path];
     index(&paths, &options(70_000, &[]));
-    let faults = |indexed| ask_count(&paths, "", indexed).1.counters.faults;
-    assert_eq!(faults(true), faults(false));
-    assert_eq!(faults(true).len(), 1);
+    let skipped = |indexed| ask_count(&paths, "", indexed).1.skipped;
+    assert_eq!(skipped(true), skipped(false));
+    assert_eq!(skipped(true)[0].reasons.len(), 1);
 }
 
 #[test]

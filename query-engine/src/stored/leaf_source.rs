@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chunk_index::{FilterCache, Index, Pruner};
 use query_language::{BareUnit, FieldTable, Filter};
-use storage_format::Kind;
+use storage_format::{Kind, StorageId};
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
 use super::frames::Frames;
@@ -29,7 +29,8 @@ pub struct LeafSource {
 }
 
 enum Part {
-    Indexed(Arc<OpenSidecar>),
+    /// With the number of records that cannot be read.
+    Indexed(Arc<OpenSidecar>, u64),
     Runs(Vec<Range<u64>>),
     /// Runs, in chunks with known times.
     Timed(Arc<Index>),
@@ -40,11 +41,11 @@ impl LeafSource {
     pub(super) fn indexed(
         stored: &StoredLeaf,
         context: StreamContext,
-        sidecar: Arc<OpenSidecar>,
+        (sidecar, unreadable): (Arc<OpenSidecar>, u64),
         cache: Option<Arc<FilterCache>>,
     ) -> LeafSource {
         LeafSource {
-            part: Part::Indexed(sidecar),
+            part: Part::Indexed(sidecar, unreadable),
             cache,
             ..LeafSource::plain(stored, context, 0, None)
         }
@@ -97,7 +98,7 @@ impl LeafSource {
     /// The chunks, if there are any.
     fn chunk_index(&self) -> Option<&Index> {
         match &self.part {
-            Part::Indexed(sidecar) => Some(sidecar.index()),
+            Part::Indexed(sidecar, _) => Some(sidecar.index()),
             Part::Timed(index) => Some(index),
             Part::Runs(_) => None,
         }
@@ -120,7 +121,7 @@ impl LeafSource {
         let Some(index) = self.chunk_index() else {
             return Ok(match &self.part {
                 Part::Runs(runs) => runs.clone(),
-                Part::Indexed(_) | Part::Timed(_) => Vec::new(),
+                Part::Indexed(..) | Part::Timed(_) => Vec::new(),
             });
         };
         let Some(mut evidence) = self.evidence()? else {
@@ -187,7 +188,7 @@ impl ChunkSource for LeafSource {
         match &self.part {
             Part::Runs(_) => Ok(None),
             Part::Timed(index) => Ok(Some(Evidence::Times(Arc::clone(index)))),
-            Part::Indexed(open) => Ok(Some(Evidence::Sidecar {
+            Part::Indexed(open, _) => Ok(Some(Evidence::Sidecar {
                 sidecar: open.sidecar(),
                 fetch: Arc::clone(&open.fetch),
                 fetched_bytes: open.fetched_bytes,
@@ -198,6 +199,17 @@ impl ChunkSource for LeafSource {
 
     fn unused_index(&self) -> Option<String> {
         self.unused.clone()
+    }
+
+    fn unreadable(&self) -> Option<u64> {
+        match &self.part {
+            Part::Indexed(_, records) => Some(*records),
+            Part::Runs(_) | Part::Timed(_) => None,
+        }
+    }
+
+    fn storage(&self) -> Option<StorageId> {
+        Some(self.leaf.storage)
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {

@@ -12,6 +12,7 @@ mod origin_filter;
 mod packet_events;
 pub(crate) mod set;
 mod times;
+mod undecodable;
 
 #[cfg(test)]
 mod tests;

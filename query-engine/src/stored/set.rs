@@ -11,7 +11,8 @@ use trace_kinds::dft::{HASH_FIELDS, HashNames, Names, PacketDecoder, TimeUnit};
 use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
 
 use super::frames::Frames;
-use super::leaf_source::{LeafSource, origin_of, place_of};
+use super::leaf_source::LeafSource;
+use super::undecodable::UndecodableLeaf;
 use super::{Leaf, StoredLeaf, times};
 use crate::dft::hash_names::{decode_names, unit_of};
 use crate::dft::needs_names;
@@ -21,13 +22,15 @@ use crate::{ChunkSource, ReadError, Request};
 /// The leaves of one or more storages, opened for one query.
 pub struct StorageSet {
     pub(crate) leaves: Vec<OpenLeaf>,
-    skipped: Vec<String>,
+    undecodable: Vec<UndecodableLeaf>,
     cache: Option<Arc<FilterCache>>,
 }
 
 pub(crate) struct OpenLeaf {
     pub(crate) stored: StoredLeaf,
     sidecar: Option<Arc<OpenSidecar>>,
+    /// Records that cannot be read, according to the chunk index.
+    unreadable: u64,
     unused: Option<String>,
     pub(crate) context: StreamContext,
 }
@@ -66,7 +69,7 @@ impl StorageSet {
     ) -> Result<StorageSet, ReadError> {
         let mut set = StorageSet {
             leaves: Vec::new(),
-            skipped: Vec::new(),
+            undecodable: Vec::new(),
             cache,
         };
         let mut units: BTreeMap<StreamKey, TimeUnit> = BTreeMap::new();
@@ -78,8 +81,8 @@ impl StorageSet {
             if !has_events(kind) {
                 continue;
             }
-            if let Some(reason) = undecodable(&stored) {
-                set.skipped.push(reason);
+            if let Some(undecodable) = UndecodableLeaf::new(&stored) {
+                set.undecodable.push(undecodable);
                 continue;
             }
             let (sidecar, facts, unused) = open_sidecar(&stored);
@@ -103,6 +106,7 @@ impl StorageSet {
                 },
                 // An index that was made with another unit has other times.
                 sidecar: sidecar.filter(|_| facts.is_some_and(|facts| unit_of(facts.unit) == unit)),
+                unreadable: facts.map_or(0, |facts| facts.broken),
                 unused,
                 stored,
             });
@@ -117,11 +121,6 @@ impl StorageSet {
             let basis = times::basis(leaf.path.kind, &open.stored.trace, &open.context);
             (leaf.leaf, basis)
         })
-    }
-
-    /// Streams that are skipped, and why.
-    pub fn skipped(&self) -> &[String] {
-        &self.skipped
     }
 
     /// Leaves with a chunk index that is not used, and why.
@@ -150,13 +149,18 @@ impl StorageSet {
     ) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
         let filter = self.bind(request)?;
         self.resolve(filter.as_ref(), fields)?;
+        let (unit, undecodable) = (self.unit(), std::mem::take(&mut self.undecodable));
         let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
+        for leaf in undecodable {
+            sources.push(Box::new(leaf.with_unit(unit)));
+        }
         for open in self.leaves {
             let mut from = 0;
             if let Some(sidecar) = open.sidecar {
                 from = sidecar.index().identity().length;
                 let (context, cache) = (open.context.clone(), self.cache.clone());
-                let source = LeafSource::indexed(&open.stored, context, sidecar, cache);
+                let source =
+                    LeafSource::indexed(&open.stored, context, (sidecar, open.unreadable), cache);
                 sources.push(Box::new(source));
             }
             let rest = LeafSource::plain(&open.stored, open.context, from, open.unused);
@@ -184,7 +188,8 @@ impl StorageSet {
             if let Some(sidecar) = open.sidecar {
                 from = sidecar.index().identity().length;
                 let (context, cache) = (open.context.clone(), self.cache.clone());
-                let source = LeafSource::indexed(&open.stored, context, sidecar, cache);
+                let source =
+                    LeafSource::indexed(&open.stored, context, (sidecar, open.unreadable), cache);
                 ranges = source.candidates(filter.as_ref())?;
             }
             let rest = LeafSource::plain(&open.stored, open.context, from, None);
@@ -196,9 +201,13 @@ impl StorageSet {
     }
 
     fn bind(&self, request: &Request) -> Result<Option<Filter>, ReadError> {
+        request.bind(self.unit())
+    }
+
+    fn unit(&self) -> BareUnit {
         let units = self.leaves.iter();
         let units = units.map(|leaf| bare_unit(leaf.stored.leaf.path.kind, &leaf.context));
-        request.bind(units.reduce(BareUnit::and).unwrap_or(BareUnit::NANOS))
+        units.reduce(BareUnit::and).unwrap_or(BareUnit::NANOS)
     }
 
     /// Loads the texts of hashes: from the indexes, and by reading what these do not cover.
@@ -238,21 +247,6 @@ impl StorageSet {
 fn stream_key(leaf: &Leaf) -> StreamKey {
     let path = &leaf.path;
     (leaf.storage, path.agent.clone(), path.stream.clone())
-}
-
-/// Why the packets of a leaf cannot be decoded.
-fn undecodable(stored: &StoredLeaf) -> Option<String> {
-    if stored.leaf.path.kind != Kind::Ctf || stored.trace.procedure.is_some() {
-        return None;
-    }
-    let reason = match &stored.trace.fault {
-        Some(fault) => format!("the trace metadata of its agent is invalid: {fault}"),
-        None => "its agent sent no trace metadata".to_owned(),
-    };
-    Some(format!(
-        "{} is skipped: {reason}",
-        place_of(&origin_of(&stored.leaf))
-    ))
 }
 
 /// The index of a leaf with its facts, or why it is not used.

@@ -120,6 +120,9 @@ const CATALOG: &[Entry] = catalog! {
         "it was dropped because its agent did not wait for the disk, or no recording accepted it; \
          later packets of the stream are stored, and the order of a stream never changes",
         "continue with expected_sequence";
+    409 "result_incomplete" "the result would be incomplete",
+        "data that the query needs cannot be read, and the query is strict",
+        "query without strict to get the rest, or repair what detail names";
     409 "sequence_gap" "packets are missing before this one",
         "the sequences of a stream are consecutive",
         "push from expected_sequence, which HEAD on this path also returns";

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use query_language::{FieldId, FieldPath, FieldTable, Number};
 use storage_format::frame::Facts;
 use storage_format::{Kind, StreamPosition, TimeBasis};
-use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, TimeUnit};
+use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, PacketDecoder, TimeUnit};
 use trace_kinds::io_trace::IoTraceDecoder;
 use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
 use trace_kinds::{Container, Decoder, Event, otlp};
@@ -26,6 +26,11 @@ use super::target::Target;
 
 /// Streams whose last packet is remembered.
 const STREAMS_MAX: usize = 4096;
+
+/// Compressed bytes of a gzip packet, and bytes of its text, that are inflated for its facts. The
+/// packets that `tracehold push` cuts are far shorter.
+const GZIP_BYTES_MAX: usize = 8 << 20;
+const GZIP_TEXT_BYTES_MAX: u64 = 32 << 20;
 
 /// Creates readers of facts, and remembers what the next packet of each stream needs.
 #[derive(Default)]
@@ -253,7 +258,7 @@ fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> (Fact
         match reader.next_packet() {
             Ok(Some(packet)) => discarded = packet.discarded_events,
             Ok(None) => break,
-            Err(_) => return (Facts::default(), None),
+            Err(_) => return (partial(events), None),
         }
         if let Some(clock) = reader.clock_class() {
             let (begin, end) = reader.packet().time_span(clock);
@@ -272,7 +277,7 @@ fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> (Fact
                     }
                 }
                 Ok(None) => break,
-                Err(_) => return (Facts::default(), None),
+                Err(_) => return (partial(events), None),
             }
         }
     }
@@ -314,8 +319,8 @@ fn dft_facts(
     packet: &[u8],
     unit: Option<TimeUnit>,
 ) -> (Facts, Option<TimeUnit>) {
-    if Container::of(packet) == Container::Gzip {
-        // Pushed in compressed form: it is parsed when it is queried.
+    let is_gzip = Container::of(packet) == Container::Gzip;
+    if is_gzip && packet.len() > GZIP_BYTES_MAX {
         return (Facts::default(), unit);
     }
     let walk = |unit| {
@@ -324,18 +329,30 @@ fn dft_facts(
             span: Span::default(),
             declared: None,
         };
+        if is_gzip {
+            let mut decoder = PacketDecoder::new(&fields.table, Names::default(), unit);
+            let decoded = decoder.decode_short(packet, GZIP_TEXT_BYTES_MAX, &mut |event| {
+                lines.span.cover_event(event, fields);
+                ControlFlow::Continue(())
+            })?;
+            lines.declared = decoder.declared().unit;
+            return Some((decoded, lines));
+        }
         let decoder = DftDecoder::new(&fields.table, Names::default(), unit);
         let decoded = decoder.walk(packet, &mut lines);
-        (decoded, lines)
+        Some((decoded, lines))
     };
     let assumed = unit.unwrap_or_default();
-    let (decoded, mut lines) = walk(assumed);
+    let Some((decoded, mut lines)) = walk(assumed) else {
+        // Too long to be inflated here: it is parsed when it is queried.
+        return (Facts::default(), unit);
+    };
     let unit = lines.declared.or(unit);
     if let Some(declared) = lines.declared
         && declared != assumed
     {
         // A declaration applies to the complete file, including the lines before it.
-        lines = walk(declared).1;
+        lines = walk(declared).map_or(lines, |(_, lines)| lines);
     }
     // With an unknown unit, a time span could rule out events that match.
     let basis = unit.map_or(TimeBasis::Unknown, TimeUnit::time_basis);
@@ -377,8 +394,9 @@ fn otlp_facts(packet: &[u8]) -> Facts {
 }
 
 fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> Facts {
-    let mut span = Span::default();
+    let (mut span, mut events) = (Span::default(), 0);
     let decoded = decoder.decode(packet, &mut |event| {
+        events += 1;
         span.cover_event(event, fields);
         ControlFlow::Continue(())
     });
@@ -388,7 +406,16 @@ fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> 
             events: count(decoded.events),
             ..Facts::default()
         },
-        Err(_) => Facts::default(),
+        Err(_) => partial(events),
+    }
+}
+
+/// The facts of a packet that cannot be decoded to its end: as many events as a query finds, and no
+/// time span, because what follows may have any time.
+fn partial(events: u64) -> Facts {
+    Facts {
+        events: count(events).filter(|events| *events > 0),
+        ..Facts::default()
     }
 }
 

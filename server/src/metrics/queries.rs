@@ -15,6 +15,8 @@ pub(crate) struct QueryMetrics {
     events_decoded: IntCounter,
     events_matched: IntCounter,
     fetched_bytes: IntCounter,
+    incomplete: IntCounter,
+    skipped_records: IntCounter,
     /// Aggregations answered with a cached result.
     pub(crate) cached: IntCounter,
     /// Bytes of data files read to build chunk indexes.
@@ -48,6 +50,14 @@ impl QueryMetrics {
             fetched_bytes: maker.counter(
                 "tracehold_query_fetched_bytes_total",
                 "Bytes of data files and chunk indexes read by queries.",
+            ),
+            incomplete: maker.counter(
+                "tracehold_queries_incomplete_total",
+                "Queries that skipped data that cannot be read.",
+            ),
+            skipped_records: maker.counter(
+                "tracehold_query_skipped_records_total",
+                "Records and packets that queries skipped because they cannot be read.",
             ),
             cached: maker.counter(
                 "tracehold_query_cached_total",
@@ -83,6 +93,8 @@ impl QueryMetrics {
                 .with_label_values(&[outcome])
                 .inc_by(chunks as u64);
         }
+        self.incomplete.inc_by(u64::from(!report.is_complete()));
+        self.skipped_records.inc_by(report.skipped_parts());
         let counters = &report.counters;
         self.events_decoded.inc_by(counters.decoded.events);
         self.events_matched.inc_by(report.matched);

@@ -18,12 +18,15 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::queries::Queries;
 use super::question::{AnswerError, Question, ResultKind};
+use super::unreadable::UnreadableData;
 use crate::chunk_indexes::ChunkIndexes;
 use crate::metrics::Metrics;
 use crate::stored_leaves::stored_leaves;
 
 /// Bytes of rows that are sent together.
 const PIECE_BYTES: usize = 64 << 10;
+/// Reasons for skipped data that one result lists.
+const REASONS_MAX: usize = 64;
 /// Maximum number of pieces that wait for a slow client.
 const PIECES_MAX: usize = 8;
 
@@ -31,17 +34,42 @@ const PIECES_MAX: usize = 8;
 pub(crate) struct Answer {
     /// The first bytes, possibly all of them.
     pub(crate) first: Bytes,
-    /// The number of matching events, if it was known before the first bytes were sent.
-    pub(crate) matched: Option<u64>,
+    /// The summary of the result, if it was known before the first bytes were sent.
+    pub(crate) summary: Option<Summary>,
     /// The remaining bytes.
     pub(crate) rest: Rows,
+}
+
+/// What is known of a result at its end.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Summary {
+    /// Number of matching events; unknown for a cached result.
+    pub(crate) matched: Option<u64>,
+    /// Number of records, packets and other parts that were skipped because they cannot be read.
+    pub(crate) skipped: u64,
+    /// What was skipped, and why; some of the reasons if there are many.
+    pub(crate) reasons: Vec<String>,
+}
+
+impl Summary {
+    fn of(report: &Report) -> Self {
+        Self {
+            matched: Some(report.matched),
+            skipped: report.skipped_parts(),
+            reasons: report
+                .skipped_reasons()
+                .take(REASONS_MAX)
+                .map(str::to_owned)
+                .collect(),
+        }
+    }
 }
 
 /// The remainder of a result, in pieces. Dropping it cancels the query.
 pub(crate) struct Rows {
     messages: mpsc::Receiver<Message>,
     is_finished: bool,
-    matched: Option<u64>,
+    summary: Option<Summary>,
     cancel: Cancel,
 }
 
@@ -52,10 +80,10 @@ impl Drop for Rows {
 }
 
 enum Message {
-    /// The number of matching events, sent before the first piece.
-    Matched(u64),
+    /// Sent before the first piece, if it is known then.
+    Summary(Summary),
     Piece(Bytes),
-    Ended(Result<(), ReadError>),
+    Ended(Result<Summary, ReadError>),
 }
 
 impl Rows {
@@ -65,9 +93,14 @@ impl Rows {
         Self {
             messages,
             is_finished: true,
-            matched: None,
+            summary: Some(Summary::default()),
             cancel: Cancel::default(),
         }
+    }
+
+    /// The summary of a result of which all pieces were received.
+    pub(crate) fn summary(&self) -> Option<&Summary> {
+        self.summary.as_ref()
     }
 
     /// The next piece; `None` at the end.
@@ -79,17 +112,20 @@ impl Rows {
             return None;
         }
         let mut message = self.messages.recv().await;
-        if let Some(Message::Matched(matched)) = message {
-            self.matched = Some(matched);
+        if let Some(Message::Summary(summary)) = message {
+            self.summary = Some(summary);
             message = self.messages.recv().await;
         }
         self.is_finished = !matches!(message, Some(Message::Piece(_)));
         match message {
             // It is sent once, before a piece.
-            Some(Message::Matched(_)) => None,
+            Some(Message::Summary(_)) => None,
             Some(Message::Piece(piece)) => Some(Ok(piece)),
             Some(Message::Ended(Err(error))) => Some(Err(error)),
-            Some(Message::Ended(Ok(()))) => None,
+            Some(Message::Ended(Ok(summary))) => {
+                self.summary = Some(summary);
+                None
+            }
             // The thread ended without a message: it panicked.
             None => Some(Err(ReadError::Output(io::ErrorKind::BrokenPipe.into()))),
         }
@@ -111,7 +147,7 @@ impl Queries {
             self.metrics.queries.cached.inc();
             return Ok(Answer {
                 first,
-                matched: None,
+                summary: Some(Summary::default()),
                 rest: Rows::empty(),
             });
         }
@@ -128,7 +164,7 @@ impl Queries {
         let mut rest = Rows {
             messages: receiver,
             is_finished: false,
-            matched: None,
+            summary: None,
             cancel: question.request.cancel.clone(),
         };
         let task = QueryTask {
@@ -136,6 +172,7 @@ impl Queries {
             engine: self.engine.clone(),
             metrics: Arc::clone(&self.metrics),
             indexes: Arc::clone(&self.indexes),
+            unreadable: Arc::clone(&self.unreadable),
             cache: self.filter_cache(),
             limits: self.limits,
             out: PieceWriter {
@@ -152,10 +189,10 @@ impl Queries {
             None => Bytes::new(),
             Some(piece) => piece?,
         };
-        let matched = rest.matched.take();
+        let summary = rest.summary.clone();
         Ok(Answer {
             first,
-            matched,
+            summary,
             rest,
         })
     }
@@ -181,8 +218,9 @@ fn cache_key(
     };
     let request = &question.request;
     let query = request.query.as_ref().map_or("", |query| query.text());
+    // Version 2 caches complete results only.
     let key = format!(
-        "{} {:?} {result} {:?} {:?} {query}",
+        "2 {} {:?} {result} {:?} {:?} {query}",
         env!("CARGO_PKG_VERSION"),
         storage.name,
         request.from,
@@ -196,6 +234,7 @@ struct QueryTask {
     engine: Engine,
     metrics: Arc<Metrics>,
     indexes: Arc<ChunkIndexes>,
+    unreadable: Arc<UnreadableData>,
     question: Question,
     cache: Arc<chunk_index::FilterCache>,
     limits: Limits,
@@ -218,7 +257,7 @@ impl QueryTask {
             metrics.queries.cancelled.inc();
         }
         let (ended, answer) = match ended {
-            Ok(answer) => (Ok(()), answer),
+            Ok((summary, answer)) => (Ok(summary), answer),
             Err(error) => (Err(error), None),
         };
         // The client may have disconnected.
@@ -231,47 +270,69 @@ impl QueryTask {
         }
     }
 
-    /// Returns the complete result if it may be cached.
-    fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<Option<Vec<u8>>, ReadError> {
+    /// Returns the summary, and the complete result if it may be cached.
+    fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<(Summary, Option<Vec<u8>>), ReadError> {
         let _running = self.metrics.queries.began();
         let set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
-        let left_out = set.skipped().to_vec();
         self.request_missing_indexes(&set);
         let fields = self.question.result.fields();
         let sources = set.sources(&self.question.request, &fields)?;
         let unused: Vec<String> = sources.iter().filter_map(|s| s.unused_index()).collect();
-        let report = self.write(&sources, &left_out)?;
+        let report = self.write(&sources)?;
         self.metrics.queries.ended(&report);
+        self.unreadable.found(&report.skipped);
         if !report.damaged.is_empty() {
             let indexes = &self.indexes;
             let storages = &self.question.storages;
             storages.iter().for_each(|id| indexes.rebuild(*id));
         }
-        let skipped = report.counters.faults.iter().chain(&left_out);
-        for fault in skipped.clone() {
+        let summary = Summary::of(&report);
+        for fault in &summary.reasons {
             tracing::warn!(%fault, "a query skipped data that it cannot read; verify the storage");
         }
-        let indexes = unused.iter().chain(&report.damaged);
-        for fault in indexes.clone() {
+        for fault in unused.iter().chain(&report.damaged) {
             tracing::warn!(
                 %fault,
                 "a query read the data instead of an index; damaged indexes will be rebuilt"
             );
         }
-        let faults = skipped.chain(indexes);
+        if let Some(line) = self.last_line(&report, &summary, &unused) {
+            self.out.write(line.as_bytes()).map_err(ReadError::Output)?;
+        }
+        self.out.end(&summary).map_err(ReadError::Output)?;
+        let answer = self.out.cacheable.filter(|_| report.is_complete());
+        Ok((summary, answer))
+    }
+
+    /// The line after the result: the explanation if it is requested, otherwise what was skipped,
+    /// in NDJSON.
+    fn last_line(&self, report: &Report, summary: &Summary, unused: &[String]) -> Option<String> {
+        let Question { format, result, .. } = &self.question;
+        let skipped = serde_json::json!(summary.reasons);
         if self.question.explain {
-            let notes: Vec<&String> = faults.chain(&report.notes).collect();
-            let explanation = explanation(&report, &notes);
-            let mark = match self.question.format {
+            let indexes = unused.iter().chain(&report.damaged);
+            let notes = summary.reasons.iter().chain(indexes).chain(&report.notes);
+            let notes = serde_json::json!(notes.collect::<Vec<_>>());
+            let mark = match format {
                 Format::Ndjson => "",
                 _ => "# ",
             };
-            let line = format!("{mark}{explanation}");
-            self.out.write(line.as_bytes()).map_err(ReadError::Output)?;
+            return Some(format!(
+                "{mark}{{\"explain\":{},\"notes\":{notes},\"skipped\":{skipped}}}\n",
+                report.json()
+            ));
         }
-        self.out.end(report.matched).map_err(ReadError::Output)?;
-        let is_complete = report.counters.faults.is_empty();
-        Ok(self.out.cacheable.filter(|_| is_complete))
+        let is_ndjson = match result {
+            ResultKind::Rows(_) => *format == Format::Ndjson,
+            ResultKind::Groups(_) => matches!(format, Format::Ndjson | Format::Text),
+            // The count itself says it.
+            ResultKind::Count => false,
+        };
+        (is_ndjson && !report.is_complete()).then(|| {
+            let records = summary.skipped;
+            let reasons = format!("\"skipped\":{skipped},\"skipped_records\":{records}");
+            format!("{{\"summary\":{{{reasons}}}}}\n")
+        })
     }
 
     /// Requests the missing indexes of finalized storages.
@@ -287,7 +348,6 @@ impl QueryTask {
     fn write(
         &mut self,
         sources: &[Box<dyn query_engine::ChunkSource>],
-        left_out: &[String],
     ) -> Result<Report, ReadError> {
         let Question {
             request,
@@ -312,9 +372,10 @@ impl QueryTask {
             ResultKind::Count => {
                 let (count, report) = count(sources, request, self.limits)?;
                 let mut line = serde_json::json!({ "count": count });
-                let skipped: Vec<&String> = report.counters.faults.iter().chain(left_out).collect();
-                if !skipped.is_empty() {
-                    line["skipped"] = serde_json::json!(skipped);
+                if !report.is_complete() {
+                    let summary = Summary::of(&report);
+                    line["skipped"] = serde_json::json!(summary.reasons);
+                    line["skipped_records"] = serde_json::json!(summary.skipped);
                 }
                 write(format!("{line}\n").as_bytes()).map_err(ReadError::Output)?;
                 Ok(report)
@@ -333,12 +394,6 @@ impl QueryTask {
             }
         }
     }
-}
-
-/// The last line of a result with an explanation.
-fn explanation(report: &Report, notes: &[&String]) -> String {
-    let notes = serde_json::json!(notes);
-    format!("{{\"explain\":{},\"notes\":{notes}}}\n", report.json())
 }
 
 /// Collects bytes into pieces, and waits while the client is slower.
@@ -377,10 +432,11 @@ impl PieceWriter {
         sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    /// Sends the remaining bytes, after the number of matches if nothing was sent yet.
-    fn end(&mut self, matched: u64) -> io::Result<()> {
+    /// Sends the remaining bytes, after the summary if nothing was sent yet.
+    fn end(&mut self, summary: &Summary) -> io::Result<()> {
         if !self.has_sent {
-            let sent = self.sender.blocking_send(Message::Matched(matched));
+            let summary = Message::Summary(summary.clone());
+            let sent = self.sender.blocking_send(summary);
             sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
         }
         self.flush()

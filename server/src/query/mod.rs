@@ -5,8 +5,10 @@ mod execution;
 mod queries;
 mod question;
 mod time_bases;
+mod unreadable;
 
-pub(crate) use execution::{Answer, Rows, columns};
+pub(crate) use execution::{Answer, Rows, Summary, columns};
 pub(crate) use queries::Queries;
 pub(crate) use question::{AnswerError, Question, ResultKind, RowsFormat};
 pub(crate) use time_bases::time_bases;
+pub(crate) use unreadable::{Unreadable, UnreadableData};

@@ -10,6 +10,7 @@ use storage_format::StorageId;
 use tokio::sync::Semaphore;
 
 use super::question::AnswerError;
+use super::unreadable::UnreadableData;
 use crate::chunk_indexes::ChunkIndexes;
 use crate::config::QueryConfig;
 use crate::metrics::Metrics;
@@ -20,6 +21,7 @@ pub(crate) struct Queries {
     pub(super) engine: Engine,
     pub(super) metrics: Arc<Metrics>,
     pub(super) indexes: Arc<ChunkIndexes>,
+    pub(super) unreadable: Arc<UnreadableData>,
     pub(super) permits: Arc<Semaphore>,
     cache: Arc<FilterCache>,
     pub(super) limits: Limits,
@@ -30,7 +32,7 @@ impl Queries {
     pub(crate) fn new(
         engine: Engine,
         metrics: Arc<Metrics>,
-        indexes: Arc<ChunkIndexes>,
+        (indexes, unreadable): (Arc<ChunkIndexes>, Arc<UnreadableData>),
         config: &QueryConfig,
     ) -> Self {
         let defaults = Limits::default();
@@ -43,6 +45,7 @@ impl Queries {
             engine,
             metrics,
             indexes,
+            unreadable,
             permits: Arc::new(Semaphore::new(config.concurrent_max as usize)),
             cache: Arc::new(FilterCache::new(bytes(config.filter_cache_bytes_max))),
             limits: Limits {

@@ -7,6 +7,8 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use query_engine::{Cancel, Request};
 use query_language::Query;
 use recording::Instant;
@@ -22,10 +24,16 @@ use super::page::malformed;
 use super::refusals::{BadRequest, NotFound, TooManyRequests};
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
-use crate::query::{Answer, AnswerError, Question, ResultKind, Rows, RowsFormat, columns};
+use crate::query::{Answer, AnswerError, Question, ResultKind, Rows, RowsFormat, Summary, columns};
 
 /// The number of matching events, if it is known before the response begins.
 const MATCHED: HeaderName = HeaderName::from_static("tracehold-matched");
+/// The number of records and packets that were skipped because they cannot be read.
+const SKIPPED: HeaderName = HeaderName::from_static("tracehold-skipped");
+/// What was skipped, and why: a JSON array of texts in ASCII.
+const SKIPPED_REASONS: HeaderName = HeaderName::from_static("tracehold-skipped-reasons");
+/// Bytes of these reasons.
+const REASONS_BYTES_MAX: usize = 4 << 10;
 
 /// A query.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -53,6 +61,9 @@ pub(super) struct QueryBody {
     /// Append a last line that says what was ruled out and what was read: `{"explain": {…}}`, after
     /// `# ` in formats other than ndjson.
     explain: bool,
+    /// Refuse with `result_incomplete` if data that the query needs cannot be read. By default such
+    /// data is skipped and reported.
+    strict: bool,
 }
 
 impl QueryBody {
@@ -89,6 +100,7 @@ impl QueryBody {
                 query: query.map_err(AnswerError::from)?,
                 from,
                 to,
+                strict: self.strict,
                 cancel: Cancel::default(),
             },
             result,
@@ -104,11 +116,15 @@ impl QueryBody {
     request_body = QueryBody,
     responses(
         (status = 200, description = "Rows as NDJSON, or in `format`. Tracehold-Matched is the \
-            number of matching events, if it is known before the response begins",
+            number of matching events, if it is known before the response begins. \
+            Tracehold-Skipped, a trailer field and where possible a header field, is the number of \
+            records and packets that cannot be read, Tracehold-Skipped-Reasons says why",
             body = String, content_type = "application/x-ndjson"),
         (status = 400, body = ProblemDocument, content_type = "application/problem+json",
             description = "expression_malformed has offset, column and caret of the error"),
         NotFound, TooManyRequests,
+        (status = 409, body = ProblemDocument, content_type = "application/problem+json",
+            description = "result_incomplete: strict, and data cannot be read"),
         (status = 505, body = ProblemDocument, content_type = "application/problem+json",
             description = "The result is too long for HTTP/1.0"),
     ),
@@ -199,28 +215,69 @@ async fn answer(
         (_, format) => format.media_type(),
     };
     let answered = app.queries.answer(question).await?;
-    let matched = answered.matched;
-    let body = if version >= Version::HTTP_11 {
-        Body::from_stream(futures_util::stream::unfold(
-            Sending::First(answered.first, answered.rest),
-            Sending::next,
-        ))
-    } else {
-        Body::from(buffered(answered, app.config.query.whole_answer_bytes_max).await?)
-    };
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
+    let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if let Some(matched) = matched {
-        headers.insert(MATCHED, HeaderValue::from(matched));
+    if let Some(summary) = &answered.summary {
+        headers.extend(summary.matched.map(|matched| (MATCHED, matched.into())));
+        headers.extend(skipped_fields(summary));
     }
+    let body = if version >= Version::HTTP_11 {
+        // hyper sends trailers to clients with `TE: trailers`.
+        let names = HeaderValue::from_static("Tracehold-Skipped, Tracehold-Skipped-Reasons");
+        headers.insert(header::TRAILER, names);
+        Body::new(StreamBody::new(futures_util::stream::unfold(
+            Sending::First(answered.first, answered.rest),
+            Sending::next,
+        )))
+    } else {
+        let (bytes, skipped) = buffered(answered, app.config.query.whole_answer_bytes_max).await?;
+        headers.extend(skipped);
+        Body::from(bytes)
+    };
+    let mut response = Response::new(body);
+    *response.headers_mut() = headers;
     Ok(response)
+}
+
+/// The header fields, or trailer fields, that say what a result lacks.
+fn skipped_fields(summary: &Summary) -> HeaderMap {
+    let mut fields = HeaderMap::new();
+    fields.insert(SKIPPED, HeaderValue::from(summary.skipped));
+    if let Ok(reasons) = HeaderValue::from_str(&ascii_json(&summary.reasons))
+        && !summary.reasons.is_empty()
+    {
+        fields.insert(SKIPPED_REASONS, reasons);
+    }
+    fields
+}
+
+/// Texts as a JSON array in visible ASCII, as many as fit.
+fn ascii_json(texts: &[String]) -> String {
+    let mut json = String::from("[");
+    for text in texts {
+        let mut item = String::new();
+        for unit in serde_json::json!(text).to_string().encode_utf16() {
+            match u8::try_from(unit) {
+                Ok(byte @ b' '..=b'~') => item.push(char::from(byte)),
+                _ => item.push_str(&format!("\\u{unit:04x}")),
+            }
+        }
+        if json.len() + item.len() > REASONS_BYTES_MAX {
+            break;
+        }
+        if json.len() > 1 {
+            json.push(',');
+        }
+        json.push_str(&item);
+    }
+    json.push(']');
+    json
 }
 
 /// Buffers a complete result for HTTP/1.0, which has no chunked encoding: without a length, a
 /// truncated response looks like a complete one.
-async fn buffered(mut answered: Answer, bytes_max: u64) -> Result<Bytes, Problem> {
+async fn buffered(mut answered: Answer, bytes_max: u64) -> Result<(Bytes, HeaderMap), Problem> {
     let mut body = BytesMut::from(&answered.first[..]);
     loop {
         if body.len() as u64 > bytes_max {
@@ -228,7 +285,10 @@ async fn buffered(mut answered: Answer, bytes_max: u64) -> Result<Bytes, Problem
             return Err(too_long_for_http_1_0(bytes_max));
         }
         match answered.rest.next().await {
-            None => return Ok(body.freeze()),
+            None => {
+                let skipped = answered.rest.summary().map(skipped_fields);
+                return Ok((body.freeze(), skipped.unwrap_or_default()));
+            }
             Some(piece) => {
                 let piece = piece.map_err(AnswerError::from)?;
                 body.extend_from_slice(&piece);
@@ -264,15 +324,19 @@ enum Sending {
 }
 
 impl Sending {
-    async fn next(self) -> Option<(Result<Bytes, std::io::Error>, Self)> {
+    async fn next(self) -> Option<(Result<Frame<Bytes>, std::io::Error>, Self)> {
         let mut rows = match self {
-            Self::First(first, rows) => return Some((Ok(first), Self::Rest(rows))),
+            Self::First(first, rows) => return Some((Ok(Frame::data(first)), Self::Rest(rows))),
             Self::Rest(rows) => rows,
             Self::Finished => return None,
         };
-        match rows.next().await? {
-            Ok(piece) => Some((Ok(piece), Self::Rest(rows))),
-            Err(error) => {
+        match rows.next().await {
+            None => {
+                let skipped = rows.summary().map(skipped_fields)?;
+                Some((Ok(Frame::trailers(skipped)), Self::Finished))
+            }
+            Some(Ok(piece)) => Some((Ok(Frame::data(piece)), Self::Rest(rows))),
+            Some(Err(error)) => {
                 tracing::error!(%error, "a query failed; its response was aborted");
                 Some((Err(std::io::Error::other(error)), Self::Finished))
             }

@@ -24,6 +24,7 @@ use super::page::{Page, limit_of, malformed};
 use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound, UnprocessableEntity};
 use crate::app_state::AppState;
 use crate::problem::Problem;
+use crate::query::Unreadable;
 
 /// A storage to create.
 #[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
@@ -310,6 +311,7 @@ pub(super) async fn delete(
     let id: StorageId = id.parse()?;
     app.engine.storages().delete(id).await?;
     app.open_files.close(id);
+    app.unreadable.forget(id);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -353,13 +355,28 @@ pub(super) async fn finalize(
         (status = 200, body = Object, description =
             "id, state, write_status (GOOD, MEDIUM, BAD), arrived, finished, repeated, \
              failed_packets, queued_packets, queued_bytes, written_packets, written_bytes, \
-             stored_bytes, lost, bytes_per_second, packets_per_second, failure"),
+             stored_bytes, lost, bytes_per_second, packets_per_second, failure; \
+             unreadable_records and unreadable: what queries and indexes could not read since the \
+             server started"),
         NotFound,
     ),
 )]
 pub(super) async fn status(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
-) -> Result<Json<StorageStatus>, Problem> {
-    Ok(Json(app.engine.storages().status(id.parse()?)?))
+) -> Result<Json<StatusDocument>, Problem> {
+    let id = id.parse()?;
+    Ok(Json(StatusDocument {
+        status: app.engine.storages().status(id)?,
+        unreadable: app.unreadable.of(id),
+    }))
+}
+
+/// The state of writing, and what could not be read.
+#[derive(Debug, Serialize)]
+pub(super) struct StatusDocument {
+    #[serde(flatten)]
+    status: StorageStatus,
+    #[serde(flatten)]
+    unreadable: Unreadable,
 }

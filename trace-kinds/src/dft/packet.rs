@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use query_language::FieldTable;
 
 use super::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit};
-use crate::gzip::{Entry, Scanner, TextSink, is_gzip};
+use crate::gzip::{Entry, ScanOptions, Scanner, TextSink, is_gzip};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
 /// Decodes packets of a `dft` stream, which are text or gzip, as their first bytes show. The events
@@ -36,6 +36,35 @@ impl PacketDecoder {
         }
     }
 
+    /// As [`Decoder::decode`] for a packet whose text has at most `text_bytes_max` bytes, which also
+    /// bounds the time it takes. `None` if the text is longer or has members that are inflated in
+    /// parts; then some of the events were passed on.
+    pub fn decode_short(
+        &mut self,
+        packet: &[u8],
+        text_bytes_max: u64,
+        each: &mut EachEvent<'_>,
+    ) -> Option<Decoded> {
+        let mut packet_text = PacketText::new(&self.decoder, &mut self.declared, each);
+        if !is_gzip(packet) {
+            let is_short = u64::try_from(packet.len()).is_ok_and(|bytes| bytes <= text_bytes_max);
+            return is_short.then(|| {
+                let _whole = packet_text.walk(packet);
+                packet_text.decoded
+            });
+        }
+        let options = ScanOptions {
+            stops_at_long_member: true,
+            ..ScanOptions::default()
+        };
+        packet_text.text_bytes_left = text_bytes_max;
+        let scanned = self.scanner.scan(packet, options, &mut packet_text).ok()?;
+        packet_text.finish();
+        let is_whole = scanned.long_member.is_none() && scanned.text_len <= text_bytes_max;
+        packet_text.decoded.broken += scanned.damage.len() as u64;
+        is_whole.then_some(packet_text.decoded)
+    }
+
     /// Declarations in the packets decoded so far.
     pub fn declared(&self) -> &Declared {
         &self.declared
@@ -49,16 +78,7 @@ impl PacketDecoder {
 
 impl Decoder for PacketDecoder {
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
-        let mut packet_text = PacketText {
-            decoder: &self.decoder,
-            output: Output {
-                each,
-                declared: &mut self.declared,
-                flow: ControlFlow::Continue(()),
-            },
-            lines: Lines::default(),
-            decoded: Decoded::default(),
-        };
+        let mut packet_text = PacketText::new(&self.decoder, &mut self.declared, each);
         if !is_gzip(packet) {
             let _whole = packet_text.walk(packet);
             return Ok(packet_text.decoded);
@@ -87,6 +107,28 @@ struct PacketText<'d, 'e, 'f> {
     output: Output<'d, 'e, 'f>,
     lines: Lines,
     decoded: Decoded,
+    /// Text that is decoded; the next text after it ends the decoding.
+    text_bytes_left: u64,
+}
+
+impl<'d, 'e, 'f> PacketText<'d, 'e, 'f> {
+    fn new(
+        decoder: &'d DftDecoder,
+        declared: &'d mut Declared,
+        each: &'e mut EachEvent<'f>,
+    ) -> PacketText<'d, 'e, 'f> {
+        PacketText {
+            decoder,
+            output: Output {
+                each,
+                declared,
+                flow: ControlFlow::Continue(()),
+            },
+            lines: Lines::default(),
+            decoded: Decoded::default(),
+            text_bytes_left: u64::MAX,
+        }
+    }
 }
 
 impl PacketText<'_, '_, '_> {
@@ -118,6 +160,10 @@ impl TextSink for PacketText<'_, '_, '_> {
     fn entry(&mut self, _: Entry) {}
 
     fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        match self.text_bytes_left.checked_sub(text.len() as u64) {
+            Some(left) => self.text_bytes_left = left,
+            None => return ControlFlow::Break(()),
+        }
         let mut lines = std::mem::take(&mut self.lines);
         let flow = lines.feed(text, |part| self.part(part));
         self.lines = lines;
@@ -212,6 +258,28 @@ mod tests {
                 PacketDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
             let decoded = decoder.decode(&packet, &mut |_| ControlFlow::Break(()));
             assert_eq!(decoded.map(|decoded| decoded.events), Ok(1));
+        }
+    }
+
+    #[test]
+    fn short_packets_decode_alike_and_long_ones_are_refused() {
+        let zeros = gzip(&vec![b' '; 40 << 20]);
+        let many: Vec<u8> = (0..20).flat_map(|_| gzip(TEXT)).collect();
+        let length = TEXT.len() as u64;
+        for (packet, text_max, events) in [
+            (TEXT.to_vec(), length, Some(2)),
+            (TEXT.to_vec(), length - 1, None),
+            (gzip(TEXT), length, Some(2)),
+            (gzip(TEXT), length - 1, None),
+            (many.clone(), 20 * length, Some(40)),
+            (many, 19 * length, None),
+            (zeros, u64::MAX, None),
+        ] {
+            let table = FieldTable::new();
+            let mut decoder = PacketDecoder::new(&table, Names::default(), TimeUnit::Microsecond);
+            let mut each = |_: &dyn Event| ControlFlow::Continue(());
+            let decoded = decoder.decode_short(&packet, text_max, &mut each);
+            assert_eq!(decoded.map(|decoded| decoded.events), events, "{text_max}");
         }
     }
 }

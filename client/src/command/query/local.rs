@@ -43,9 +43,6 @@ pub(super) fn run_mounted(
         ..leaf
     });
     let set = StorageSet::open(leaves.collect(), None)?;
-    for reason in set.skipped() {
-        context.note(reason);
-    }
     let sources = set.sources(&options.request, &options.fields())?;
     let exit = run(context, &sources, options)?;
     if options.explain {
@@ -72,8 +69,7 @@ fn run(
     let limits = options.limits();
     let (exit, report) = if options.count {
         let (count, report) = count(sources, &options.request, limits)?;
-        let explain = options.explain.then_some(&report);
-        print_count(context, count, explain)?;
+        print_count(context, count, &report, options.explain)?;
         (Exit::of_match(count > 0), report)
     } else if let Some(field) = &options.group_by {
         let path = FieldPath::new(field);
@@ -87,7 +83,10 @@ fn run(
     for damaged in &report.damaged {
         context.note(format!("{damaged}; the query read the data instead"));
     }
-    for note in report.counters.faults.iter().chain(&report.notes) {
+    for reason in report.skipped_reasons() {
+        context.note(format!("{reason}; the result is without it"));
+    }
+    for note in &report.notes {
         context.note(note);
     }
     if options.explain && !(options.count && context.json()) {
@@ -96,8 +95,7 @@ fn run(
             context.note(line);
         }
     }
-    let is_intact = report.counters.faults.is_empty();
-    Ok(if is_intact {
+    Ok(if report.is_complete() {
         exit
     } else {
         Exit::NoMatchOrDamage

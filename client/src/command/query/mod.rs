@@ -19,7 +19,7 @@ use options::QueryOptions;
 ///
 /// The last argument is the query expression, for example: name == 'read' and dur > 5ms. Without an
 /// expression, all events match. Indexes are used if they are up to date. The exit code is 1 if no
-/// event matches.
+/// event matches, or if something cannot be read: it is skipped and reported.
 #[derive(Debug, Args)]
 pub(super) struct Query {
     /// Trace files and CTF trace folders to search, followed by the expression; with --storage or
@@ -64,6 +64,9 @@ pub(super) struct Query {
     /// Also print which chunks the indexes ruled out and what was read
     #[arg(long)]
     explain: bool,
+    /// Fail if something cannot be read, instead of skipping and reporting it
+    #[arg(long)]
+    strict: bool,
     /// Do not use indexes
     #[arg(long)]
     no_index: bool,
@@ -128,6 +131,7 @@ impl Query {
                 query: query.map_err(ReadError::from)?,
                 from: self.from,
                 to: self.to,
+                strict: self.strict,
                 cancel: Cancel::default(),
             },
             row_group_bytes,
@@ -208,6 +212,9 @@ impl From<ReadError> for CommandError {
             ReadError::Folder(error) => CommandError::damage(error.path.display(), &error.fault),
             ReadError::Groups(GroupsError::Timeline) => CommandError::usage(error.to_string()),
             ReadError::Groups(GroupsError::Output(source)) => CommandError::Output(source),
+            ReadError::Incomplete { ref reason } => {
+                CommandError::damage("the result would be incomplete", reason)
+            }
             ReadError::Cancelled => CommandError::usage(error.to_string()),
             ReadError::Shrunk { ref place } => {
                 CommandError::damage(place, "shorter than when it was indexed; index it again")

@@ -13,13 +13,17 @@ use io_analysis::TextTable;
 pub(super) fn print_count(
     context: &Context,
     count: u64,
-    explain: Option<&Report>,
+    report: &Report,
+    explain: bool,
 ) -> Result<(), CommandError> {
     if !context.json() {
         return context.line(count.to_string());
     }
     let mut document = json!({ "count": count });
-    if let Some(report) = explain {
+    if !report.is_complete() {
+        document["skipped"] = report.skipped_reasons().collect();
+    }
+    if explain {
         document["explain"] = report_document(report);
     }
     context.document(&document)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::options::QueryOptions;
 use super::print::GroupTable;
 use super::{CommandError, Context, Exit};
-use crate::http::QuerySpec;
+use crate::http::{QuerySpec, SkippedData};
 
 /// Longest line of a response that is parsed: counts, groups, explanations.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -27,13 +27,14 @@ pub(super) fn run(
             while let Some(bytes) = answer.next().await? {
                 context.out().write_all(&bytes)?;
             }
-            return Ok(Exit::of_match(answer.matched() != Some(0)));
+            let is_complete = report_skipped(context, &answer.skipped().unwrap_or_default());
+            return Ok(Exit::of_match(is_complete && answer.matched() != Some(0)));
         }
         let mut printer = Printer::new(context, options);
         while let Some(bytes) = answer.next().await? {
             printer.take(&bytes)?;
         }
-        printer.finish()
+        printer.finish(answer.skipped())
     })
 }
 
@@ -60,7 +61,32 @@ fn spec(options: &QueryOptions) -> QuerySpec {
             format => format.as_str(),
         },
         explain: options.explain,
+        strict: options.request.strict,
     }
+}
+
+/// Reports what the server skipped. Returns whether that is nothing.
+fn report_skipped(context: &Context, skipped: &SkippedData) -> bool {
+    for reason in &skipped.reasons {
+        context.note(format!("{reason}; the server skipped this data"));
+    }
+    if skipped.parts > 0 && skipped.reasons.is_empty() {
+        let parts = skipped.parts;
+        context.note(format!(
+            "the server skipped {parts} records that cannot be read"
+        ));
+    }
+    skipped.parts == 0 && skipped.reasons.is_empty()
+}
+
+/// What was skipped according to the JSON of a count or of a summary.
+fn skipped_of(document: &Value) -> Option<SkippedData> {
+    let reasons = document["skipped"].as_array()?;
+    let texts = reasons.iter().filter_map(Value::as_str);
+    Some(SkippedData {
+        parts: document["skipped_records"].as_u64().unwrap_or(0),
+        reasons: texts.map(str::to_owned).collect(),
+    })
 }
 
 /// Prints a response while it arrives. Rows pass through; a trailing explanation is removed.
@@ -73,8 +99,8 @@ struct Printer<'a> {
     lines: u64,
     /// The count, if one was requested.
     counted: u64,
-    /// Whether the server skipped damaged data.
-    has_skipped: bool,
+    /// What was skipped, according to the response itself.
+    skipped: Option<SkippedData>,
 }
 
 impl<'a> Printer<'a> {
@@ -87,7 +113,7 @@ impl<'a> Printer<'a> {
             pending: Vec::new(),
             lines: 0,
             counted: 0,
-            has_skipped: false,
+            skipped: None,
         }
     }
 
@@ -128,21 +154,23 @@ impl<'a> Printer<'a> {
             ));
         };
         self.counted = count;
-        for skipped in document["skipped"].as_array().into_iter().flatten() {
-            self.has_skipped = true;
-            let what = skipped.as_str().unwrap_or_default();
-            self.context
-                .note(format!("{what}; the server skipped this data"));
+        let mut printed = json!({ "count": count });
+        if let Some(skipped) = skipped_of(&document) {
+            printed["skipped"] = json!(skipped.reasons);
+            self.skipped = Some(skipped);
         }
-        self.context
-            .print(&json!({ "count": count }), || count.to_string())
+        self.context.print(&printed, || count.to_string())
     }
 
-    fn finish(mut self) -> Result<Exit, CommandError> {
+    /// `skipped` is what the server skipped, according to the fields of the response.
+    fn finish(mut self, skipped: Option<SkippedData>) -> Result<Exit, CommandError> {
         let last = std::mem::take(&mut self.pending);
         let explanation = last.strip_prefix(b"# ").unwrap_or(&last);
         let explains = self.options.explain && explanation.starts_with(b"{\"explain\":");
-        if !explains {
+        if last.starts_with(b"{\"summary\":{\"skipped\":") {
+            let document: Value = serde_json::from_slice(&last).unwrap_or_default();
+            self.skipped = skipped_of(&document["summary"]);
+        } else if !explains {
             self.print(&last)?;
         }
         if let Some(table) = self.table.take() {
@@ -154,11 +182,14 @@ impl<'a> Printer<'a> {
         }
         let head = u64::from(self.options.format == Format::Csv);
         let matched = if self.options.count {
-            self.counted > 0 && !self.has_skipped
+            self.counted > 0
         } else {
             self.lines > head
         };
-        Ok(Exit::of_match(matched))
+        self.context.flush()?;
+        let skipped = skipped.or(self.skipped).unwrap_or_default();
+        let is_complete = report_skipped(self.context, &skipped);
+        Ok(Exit::of_match(is_complete && matched))
     }
 }
 
@@ -171,7 +202,11 @@ fn explain(context: &Context, line: &[u8]) {
     for (name, value) in document["explain"].as_object().into_iter().flatten() {
         context.note(format!("{name}: {value}"));
     }
+    let skipped = document["skipped"].as_array();
     for note in document["notes"].as_array().into_iter().flatten() {
-        context.note(note.as_str().unwrap_or_default());
+        // What was skipped is reported anyway.
+        if !skipped.is_some_and(|skipped| skipped.contains(note)) {
+            context.note(note.as_str().unwrap_or_default());
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Facts of real packets, with and without a known preceding packet.
 
+use std::io::Write;
 use std::path::Path;
 
 use ctf::{EventReader, Plan, Procedure};
@@ -68,17 +69,25 @@ fn losses_need_the_preceding_packet() {
 }
 
 #[test]
-fn an_invalid_packet_has_no_facts() {
+fn an_invalid_packet_has_the_events_before_the_damage_and_no_other_facts() {
     let plan = lttng_plan();
     let packet = data("lttng/uid/0/64-bit/chan_1");
-    for damaged in [&packet[..1000], &packet[1..5000], b"x"] {
-        assert_eq!(ctf_facts(&plan, damaged, Some(0)), (Facts::default(), None));
+    let facts = |events: u32| Facts {
+        events: (events > 0).then_some(events),
+        ..Facts::default()
+    };
+    for (damaged, events) in [(&packet[..1000], 0), (&packet[1..5000], 0), (b"x", 0)] {
+        assert_eq!(ctf_facts(&plan, damaged, Some(0)), (facts(events), None));
     }
     let fields = SpanFields::default();
     let mut decoder = RocksdbDecoder::new(TraceKind::Io, &fields.table);
     let trace = data("io_small.trace");
-    for damaged in [&trace[..trace.len() - 1], &trace[1..], b"x"] {
-        assert_eq!(span_facts(&mut decoder, &fields, damaged), Facts::default());
+    for (damaged, events) in [
+        (&trace[..trace.len() - 1], 556),
+        (&trace[1..], 0),
+        (b"x", 0),
+    ] {
+        assert_eq!(span_facts(&mut decoder, &fields, damaged), facts(events));
     }
 }
 
@@ -102,6 +111,12 @@ fn records_of_rocksdb_have_time_span_and_count() {
     }
 }
 
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
 #[test]
 fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
     const UNIT: &str =
@@ -114,6 +129,8 @@ fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
         assert_eq!(after, unit_after, "{packet}");
         let basis = unit_after.map(|unit| u32::try_from(unit.nanoseconds()).unwrap());
         assert_eq!(facts.time_basis, basis, "{packet}");
+        let compressed = dft_facts(&SpanFields::default(), &gzip(packet), unit);
+        assert_eq!(compressed, (facts, after), "{packet}");
     };
     let (us, ns) = (Some(TimeUnit::Microsecond), Some(TimeUnit::Nanosecond));
     check(EVENTS, us, Some((40_000, 70_000)), Some(2), us);
@@ -128,6 +145,10 @@ fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
         let line = format!("{{\"name\":\"c\",\"ph\":\"X\",\"ts\":{odd},\"args\":{{}}}}\n");
         check(&[EVENTS, &line].concat(), ns, None, Some(3), ns);
     }
-    let compressed = dft_facts(&SpanFields::default(), &[0x1f, 0x8b, 8], us);
-    assert_eq!(compressed, (Facts::default(), us));
+    let (facts, after) = dft_facts(&SpanFields::default(), &[0x1f, 0x8b, 8], us);
+    assert_eq!((facts.time_span, facts.events, after), (None, Some(0), us));
+    // Too long to be inflated on arrival.
+    let bomb = gzip(&" ".repeat(40 << 20));
+    let (facts, after) = dft_facts(&SpanFields::default(), &bomb, us);
+    assert_eq!((facts, after), (Facts::default(), us));
 }

@@ -1,0 +1,86 @@
+//! What a query skips because it cannot be read.
+
+use storage_format::StorageId;
+
+use crate::ReadError;
+use crate::source::ChunkSource;
+
+/// Reasons that are retained for one source.
+pub(crate) const REASONS_MAX: usize = 16;
+
+/// What a query skipped of one source because it cannot be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// The storage, if the source is a part of one.
+    pub storage: Option<StorageId>,
+    /// Number of records, packets and other parts.
+    pub parts: u64,
+    /// What was skipped, and why; at least one reason, and not always all.
+    pub reasons: Vec<String>,
+}
+
+/// What is known of the unreadable parts of one source.
+#[derive(Debug, Default)]
+pub(crate) struct Unreadable {
+    records: u64,
+    reasons: Vec<String>,
+    /// The index counted the records, so reading does not count them again.
+    is_counted: bool,
+}
+
+impl Unreadable {
+    /// What the index of `source` says.
+    pub(crate) fn of_index(source: &dyn ChunkSource) -> Unreadable {
+        let records = source.unreadable();
+        Unreadable {
+            records: records.unwrap_or(0),
+            reasons: source.faults(),
+            is_counted: records.is_some(),
+        }
+    }
+
+    /// Adds what one task found.
+    pub(crate) fn add(&mut self, records: u64, reasons: Vec<String>) {
+        if !self.is_counted {
+            self.records = self.records.saturating_add(records);
+        }
+        let free = REASONS_MAX.saturating_sub(self.reasons.len());
+        self.reasons.extend(reasons.into_iter().take(free));
+    }
+
+    /// # Errors
+    ///
+    /// When something cannot be read: a strict query does not skip it.
+    pub(crate) fn refuse(&self, source: &dyn ChunkSource) -> Result<(), ReadError> {
+        let reason = match (self.reasons.first(), self.records) {
+            (Some(reason), _) => reason.clone(),
+            (None, 0) => return Ok(()),
+            (None, records) => unreadable_records(&source.place(), records),
+        };
+        Err(ReadError::Incomplete { reason })
+    }
+
+    /// The result, if something was skipped.
+    pub(crate) fn skipped(self, source: &dyn ChunkSource) -> Option<Skipped> {
+        let Unreadable {
+            records,
+            mut reasons,
+            ..
+        } = self;
+        let named = u64::try_from(reasons.len()).unwrap_or(u64::MAX);
+        if records > named {
+            reasons.push(unreadable_records(&source.place(), records));
+        }
+        (!reasons.is_empty()).then(|| Skipped {
+            storage: source.storage(),
+            parts: records.max(named),
+            reasons,
+        })
+    }
+}
+
+/// Why records of a source are skipped, if their decoder gives no reason.
+pub(crate) fn unreadable_records(place: &str, records: u64) -> String {
+    let what = if records == 1 { "record" } else { "records" };
+    format!("{place}: {records} {what} cannot be read")
+}

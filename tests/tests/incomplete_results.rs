@@ -1,0 +1,289 @@
+//! Every result that lacks something because it cannot be read says so: in its trailers, in NDJSON,
+//! on stderr, in the exit code, in the metrics and in the status of the storage.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use harness::{Agent, Request, Response, Server};
+use serde_json::{Value, json};
+
+use crate::queries::{mount, push, run, settings, wait_for_indexes};
+
+/// Lines of the trace that are no records.
+const BROKEN_LINES: u64 = 3;
+
+/// A DFTracer trace with lines that are no records: cut, with a trailing comma, and no JSON.
+fn trace() -> String {
+    let mut text = String::from("[\n");
+    for id in 0..300_u64 {
+        let name = if id % 2 == 0 { "read" } else { "write" };
+        let ts = 1_700_000_000_000_000 + id;
+        let line = format!(
+            r#"{{"id":{id},"name":"{name}","cat":"POSIX","pid":1,"tid":2,"ts":{ts},"dur":5,"ph":"X"}}"#
+        );
+        match id {
+            100 => writeln!(text, "{}", &line[..40]).unwrap(),
+            200 => writeln!(text, "{},}}", &line[..line.len() - 1]).unwrap(),
+            250 => writeln!(text, "torn {line}").unwrap(),
+            _ => writeln!(text, "{line}").unwrap(),
+        }
+    }
+    text
+}
+
+/// A storage with the trace.
+fn pushed(server: &Server, folder: &Path) -> String {
+    let path = folder.join("trace.pfw");
+    fs::write(&path, trace()).unwrap();
+    let storage = server.api().create_storage("trace");
+    push(server, &storage, &path, "4096");
+    storage
+}
+
+fn query(server: &Server, storage: &str, body: &Value, te: bool) -> Response {
+    let path = format!("/api/v1/storages/{storage}/query");
+    let body = body.to_string();
+    let mut request = Request::new("POST", &path)
+        .header("content-type", "application/json")
+        .body(body.as_bytes());
+    if te {
+        request = request.header("te", "trailers");
+    }
+    server.api().send(&request).unwrap()
+}
+
+/// All forms of a result.
+fn forms() -> Vec<Value> {
+    let mut forms = vec![json!({ "count": true })];
+    for format in ["ndjson", "csv", "text", "arrow", "parquet", "perfetto"] {
+        forms.push(json!({ "format": format }));
+        if format != "perfetto" {
+            forms.push(json!({ "format": format, "group_by": "name" }));
+            forms.push(json!({ "format": format, "group_by": "tid" }));
+        }
+    }
+    forms
+}
+
+/// Checks all forms over HTTP. `parts` is the number of parts that are skipped.
+fn check_http(server: &Server, storage: &str, expression: &str, parts: u64) {
+    for mut body in forms() {
+        body["query"] = json!(expression);
+        let answer = query(server, storage, &body, true);
+        let what = format!("{body} {}", answer.brief());
+        assert_eq!(answer.status, 200, "{what}");
+        let parts_text = parts.to_string();
+        assert_eq!(
+            answer.trailer("tracehold-skipped"),
+            Some(&*parts_text),
+            "{what}"
+        );
+        // The result is short, so everything is known before it is sent.
+        assert_eq!(
+            answer.header("tracehold-skipped"),
+            Some(&*parts_text),
+            "{what}"
+        );
+        let reasons = answer.trailer("tracehold-skipped-reasons");
+        assert_eq!(reasons.is_some(), parts > 0, "{what}");
+        if let Some(reasons) = reasons {
+            let reasons: Vec<String> = serde_json::from_str(reasons).unwrap();
+            assert!(reasons[0].contains("cannot be read"), "{reasons:?}");
+        }
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        let last = text.lines().last().unwrap_or_default();
+        let is_rows = body["format"] == "ndjson";
+        if body["count"] == true {
+            assert_eq!(last.contains("\"skipped_records\""), parts > 0, "{what}");
+        } else if is_rows {
+            let summary: Value = serde_json::from_str(last).unwrap_or_default();
+            let records = summary["summary"]["skipped_records"].as_u64();
+            assert_eq!(records, (parts > 0).then_some(parts), "{what}");
+        }
+        body["strict"] = json!(true);
+        let answer = query(server, storage, &body, true);
+        if parts == 0 {
+            assert_eq!(answer.status, 200, "{body} {}", answer.brief());
+        } else {
+            assert_eq!(answer.status, 409, "{body} {}", answer.brief());
+            assert_eq!(answer.json()["code"], "result_incomplete", "{body}");
+        }
+    }
+    let plain = query(server, storage, &json!({ "query": expression }), false);
+    assert!(plain.trailers.is_empty(), "{:?}", plain.trailers);
+}
+
+/// Checks all forms of the command line.
+fn check_client(source: &[&str], expression: &str, is_complete: bool) {
+    let forms: &[&[&str]] = &[
+        &["--count"],
+        &["--count", "--json"],
+        &["--group-by", "name"],
+        &["--group-by", "tid", "--format", "csv"],
+        &["--group-by", "name", "--json"],
+        &["--format", "text"],
+        &["--format", "csv"],
+        &["--format", "ndjson"],
+        &["--format", "ndjson", "--explain"],
+        &["--format", "arrow", "--fields", "tid"],
+    ];
+    for form in forms {
+        let arguments = [&["query"], source, &[expression], form].concat();
+        let (code, out, errors) = run(&arguments);
+        let what = format!("{arguments:?}: {out}{errors}");
+        assert_eq!(code, i32::from(!is_complete), "{what}");
+        assert_eq!(errors.contains("cannot be read"), !is_complete, "{what}");
+        assert!(errors.matches("cannot be read").count() <= 1, "{what}");
+        assert!(!out.contains("summary"), "{what}");
+        let (code, _, errors) = run(&[&arguments[..], &["--strict"]].concat());
+        let refused = if source[0].starts_with("--server") {
+            3
+        } else {
+            1
+        };
+        assert_eq!(
+            code,
+            if is_complete { 0 } else { refused },
+            "{what} {errors}"
+        );
+        assert_eq!(
+            errors.contains("would be incomplete"),
+            !is_complete,
+            "{errors}"
+        );
+    }
+}
+
+#[test]
+fn every_form_of_a_result_says_what_it_lacks() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = pushed(&server, folder.path());
+    let url = server.url();
+    let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+    check_http(&server, &storage, "", BROKEN_LINES);
+    check_client(&stored, "", false);
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    // With indexes, nothing is read to know it.
+    check_http(&server, &storage, "dur < 1ms", BROKEN_LINES);
+    check_http(&server, &storage, "kind == 'ctf'", 0);
+    check_client(&stored, "name == 'read'", false);
+    let mounted = folder.path().join("mount");
+    mount(&server, &storage, &mounted);
+    let mounted = mounted.to_str().unwrap();
+    check_client(&["--dir", mounted], "name == 'read'", false);
+    check_client(&["--dir", mounted, "--no-index"], "name == 'read'", false);
+    let file = folder.path().join("trace.pfw");
+    let file = file.to_str().unwrap();
+    check_client(&[file], "", false);
+    let (code, _, errors) = run(&["index", file]);
+    assert_eq!(code, 1, "{errors}");
+    assert!(errors.contains("3 records cannot be read"), "{errors}");
+    let (code, _, errors) = run(&["index", file]);
+    assert_eq!((code, errors.contains("3 records")), (1, true), "{errors}");
+    check_client(&[file], "name == 'read'", false);
+    check_client(&[file], "dur == 5us", false);
+    assert!(server.api().metric("tracehold_queries_incomplete_total") > 0.0);
+    assert!(server.api().metric("tracehold_query_skipped_records_total") > 0.0);
+    let status = server.api().status(&storage);
+    assert_eq!(status["unreadable_records"], BROKEN_LINES, "{status}");
+    let reason = status["unreadable"][0].as_str().unwrap();
+    assert!(reason.contains("cannot be read"), "{status}");
+}
+
+#[test]
+fn the_index_build_reports_what_it_cannot_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = pushed(&server, folder.path());
+    let status = server.api().status(&storage);
+    assert_eq!(status["unreadable"], json!([]), "{status}");
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let status = server.api().status(&storage);
+    assert_eq!(status["unreadable_records"], BROKEN_LINES, "{status}");
+}
+
+/// Waits for the index of the one leaf that can be decoded.
+fn wait_for_index(server: &Server, storage: &str) {
+    let is_index = |file: &(String, String, u64)| file.1 == "chunk_index";
+    for _ in 0..3_000 {
+        if server.api().files(storage).iter().any(is_index) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("no chunk index within a minute:\n{}", server.log());
+}
+
+/// A packet that is no OTLP request, and a CTF stream without trace metadata.
+#[test]
+fn undecodable_packets_and_streams_are_reported_with_their_reasons() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &settings());
+    let mut api = server.api();
+    let storage = api.create_storage("trace");
+    api.done(
+        "PUT",
+        "/agents/a",
+        Some(&json!({ "name": "a", "host": "h" })),
+    );
+    for (stream, kind) in [("spans", "otlp"), ("trace", "ctf")] {
+        let path = format!("/agents/a/streams/{stream}");
+        api.done("PUT", &path, Some(&json!({ "kind": kind })));
+        let agent = Agent::new(&storage, "a", stream);
+        let answer = agent.post(&mut api, 0, b"\xff\xff not a packet").unwrap();
+        assert_eq!(answer.status, 200, "{}", answer.brief());
+    }
+    let url = server.url();
+    let check = |expression: &str, expected: &[&str]| {
+        let body = json!({ "query": expression, "count": true });
+        let skipped = query(&server, &storage, &body, true).json()["skipped"].clone();
+        let reasons = skipped.as_array().map(Vec::as_slice).unwrap_or_default();
+        assert_eq!(reasons.len(), expected.len(), "{expression}: {skipped}");
+        for (reason, expected) in reasons.iter().zip(expected) {
+            assert!(reason.as_str().unwrap().contains(expected), "{reason}");
+        }
+        let of_storage = ["--server", &url, "--storage", &storage, expression];
+        let (code, _, errors) = run(&[&["query"], &of_storage[..]].concat());
+        assert_eq!(code, 1, "{errors}");
+        assert!(
+            expected.iter().all(|expected| errors.contains(expected)),
+            "{errors}"
+        );
+    };
+    // Once there is an index, it counts the packets that cannot be read.
+    for packets in ["packet at", "1 record cannot be read"] {
+        check("", &["its agent sent no trace metadata", packets]);
+        check("stream == 'trace'", &["its agent sent no trace metadata"]);
+        check("kind == 'otlp'", &[packets]);
+        check("kind == 'dft'", &[]);
+        if server.api().state(&storage) == "OPEN" {
+            server.api().finalize(&storage);
+            wait_for_index(&server, &storage);
+        }
+    }
+}
+
+/// Gzip members are stored as they are, and counted all the same.
+#[test]
+fn a_storage_and_a_count_agree_on_the_number_of_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    for path in harness::small_traces() {
+        let file = path.to_str().unwrap();
+        let storage = server.api().create_storage(file);
+        push(&server, &storage, &path, "16384");
+        let body = json!({ "count": true });
+        let count = query(&server, &storage, &body, false).json()["count"].clone();
+        let document = server.api().storage(&storage);
+        assert_eq!(document["events"], count, "{file}");
+        assert!(count.as_u64() > Some(100), "{file}: {count}");
+        assert!(
+            document["begin"].as_i64() < document["end"].as_i64(),
+            "{document}"
+        );
+    }
+}
