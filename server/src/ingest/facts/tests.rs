@@ -76,7 +76,7 @@ fn an_invalid_packet_has_the_events_before_the_damage_and_no_other_facts() {
         events: (events > 0).then_some(events),
         ..Facts::default()
     };
-    for (damaged, events) in [(&packet[..1000], 0), (&packet[1..5000], 0), (b"x", 0)] {
+    for (damaged, events) in [(&packet[..1000], 12), (&packet[1..5000], 0), (b"x", 0)] {
         assert_eq!(ctf_facts(&plan, damaged, Some(0)), (facts(events), None));
     }
     let fields = SpanFields::default();
