@@ -36,7 +36,7 @@ impl PacketDecoder {
         }
     }
 
-    /// As [`Decoder::decode`] for a packet whose text has at most `text_bytes_max` bytes, which also
+    /// As [`Decoder::decode`] for a packet whose text has at most `text_bytes_max` bytes. That also
     /// bounds the time it takes. `None` if the text is longer or has members that are inflated in
     /// parts; then some of the events were passed on.
     pub fn decode_short(
