@@ -63,10 +63,12 @@ impl StoredWindow {
         if bytes.len() != self.length as usize || crc32c::crc32c(bytes) != self.checksum {
             return Err(DamagedWindow);
         }
-        match self.packed {
-            true => decompress(bytes, WINDOW_BYTES).map_err(|_| DamagedWindow),
-            false if bytes.len() <= WINDOW_BYTES => Ok(bytes.to_vec()),
-            false => Err(DamagedWindow),
+        if self.packed {
+            decompress(bytes, WINDOW_BYTES).map_err(|_| DamagedWindow)
+        } else if bytes.len() <= WINDOW_BYTES {
+            Ok(bytes.to_vec())
+        } else {
+            Err(DamagedWindow)
         }
     }
 }

@@ -264,14 +264,6 @@ impl Index {
         self.checkpoints = checkpoints;
     }
 
-    /// The last checkpoint at or before an offset of the decoded content.
-    pub fn checkpoint_before(&self, raw_offset: u64) -> Option<&Checkpoint> {
-        let after = self
-            .checkpoints
-            .partition_point(|checkpoint| checkpoint.raw_offset <= raw_offset);
-        self.checkpoints.get(after.checked_sub(1)?)
-    }
-
     /// All attachments.
     pub fn attachments(&self) -> &[Attachment] {
         &self.attachments

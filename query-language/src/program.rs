@@ -46,11 +46,6 @@ impl Program {
         program
     }
 
-    /// Whether the filter matches every event without reading a field.
-    pub fn accepts_all(&self) -> bool {
-        self.entry == ACCEPT
-    }
-
     /// Whether the event matches.
     #[inline]
     pub fn matches<S: FieldSource + ?Sized>(&self, event: &S) -> bool {

@@ -40,16 +40,6 @@ pub struct StreamSpec {
 }
 
 impl AgentFile {
-    /// The stream with this id.
-    #[must_use]
-    pub fn stream(&self, id: &StreamId) -> Option<&StreamSpec> {
-        let at = self
-            .streams
-            .binary_search_by(|stream| stream.id.cmp(id))
-            .ok()?;
-        self.streams.get(at)
-    }
-
     /// The bytes of the file.
     ///
     /// # Errors

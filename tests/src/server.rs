@@ -9,6 +9,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use crate::api::Api;
 use crate::http::Connection;
 use crate::programs;
@@ -79,6 +81,17 @@ impl Server {
             Ok(server) => server,
             Err(why) => panic!("{why}"),
         }
+    }
+
+    /// Starts a server with the default configuration on a new folder, and a connection to it.
+    ///
+    /// # Panics
+    /// If it does not become ready.
+    pub fn fresh() -> (TempDir, Self, Api) {
+        let folder = tempfile::tempdir().expect("a folder for the server");
+        let server = Self::start(folder.path(), &Settings::default());
+        let api = server.api();
+        (folder, server, api)
     }
 
     /// Starts a server that may refuse to start, and returns its output in that case.

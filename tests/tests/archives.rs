@@ -93,9 +93,7 @@ fn check_same(one: &mut Api, other: &mut Api, storage: &str) {
 
 #[test]
 fn other_programs_read_an_exported_archive() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, server, mut api) = Server::fresh();
     let storage = filled(&mut api, "exported");
     let archive = folder.path().join("archive.zip");
     fs::write(&archive, export(&mut api, &storage)).unwrap();
@@ -382,9 +380,7 @@ fn an_import_that_is_cancelled_or_killed_leaves_nothing() {
 fn an_export_reports_progress_and_can_be_cancelled() {
     // More than socket buffers can hold, so that a client that does not read blocks the export.
     const PACKET_BYTES: usize = 4 << 20;
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, server, mut api) = Server::fresh();
     let storage = api.create_storage("large");
     let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
     for sequence in 0..10 {

@@ -92,9 +92,7 @@ fn a_copy_contains_the_selection_even_for_an_unknown_agent() {
 
 #[test]
 fn a_copy_applies_a_query_and_processors() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, server, mut api) = Server::fresh();
     let (id, source) = record_now(&mut api, json!({ "processors": saver() }));
     for trace in 1..=5 {
         // The root comes last, in a separate packet.

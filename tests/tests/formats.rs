@@ -183,9 +183,7 @@ fn column_types_follow_the_values() {
 
 #[test]
 fn data_that_a_format_cannot_represent_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, _server, mut api) = Server::fresh();
     let storage = api.create_storage("empty");
     let path = format!("/storages/{storage}/query");
     let mut refused = |body: &str, expected: &str| {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use harness::{Agent, Api, Request, Server, Settings, run_tracehold, without};
+use harness::{Agent, Api, Request, Server, run_tracehold, without};
 use serde_json::{Value, json};
 
 pub(crate) fn tracehold(server: &Server, arguments: &[&str]) -> (i32, String, String) {
@@ -68,9 +68,7 @@ pub(crate) fn decoded(folder: &Path) -> Vec<Value> {
 
 #[test]
 fn the_io_trace_is_a_trace_like_any_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, server, mut api) = Server::fresh();
     assert_eq!(show(&mut api)["state"], "off");
     assert_eq!(
         api.refused("POST", "/io-trace/stop", None).code,
@@ -195,9 +193,7 @@ fn analyzed(server: &Server, trace: &str, exported: &Path, storage: &str) {
 
 #[test]
 fn a_trace_stops_at_its_limit_and_a_ring_keeps_the_latest() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, server, mut api) = Server::fresh();
     let storage = push(&mut api, "traced", 3);
     api.finalize(&storage);
     let files = api.files(&storage);
@@ -247,9 +243,7 @@ fn a_trace_stops_at_its_limit_and_a_ring_keeps_the_latest() {
 
 #[test]
 fn a_trace_truncated_by_a_crash_is_read_to_its_last_packet() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, mut server, mut api) = Server::fresh();
     let started = api.done("POST", "/io-trace/start", None);
     let trace = started["storage"].as_str().unwrap().to_owned();
     push(&mut api, "traced", 5);

@@ -30,9 +30,7 @@ fn writes<'e>(events: &'e [Value], storage: &str) -> Vec<&'e Value> {
 
 #[test]
 fn a_ring_is_read_up_to_where_a_crash_truncated_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, mut server, mut api) = Server::fresh();
     let started = api.done("POST", "/io-trace/start", Some(&json!({"mode": "ring"})));
     let trace = started["storage"].as_str().unwrap().to_owned();
     let ring = server.data().join("storages").join(&trace).join("ring");

@@ -365,9 +365,7 @@ pub(crate) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 /// A write or a sync serves several requests: the trace names the first and counts all.
 #[test]
 fn writes_name_the_requests_they_serve() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, server, mut api) = Server::fresh();
     let storage = api.create_storage("written");
     let agent = Agent::declare(&mut api, &storage, "a", "s", "none");
     let push = |sequence: u64| {
@@ -401,9 +399,7 @@ fn writes_name_the_requests_they_serve() {
 #[test]
 fn selected_operations_are_recorded_and_drops_counted() {
     const READS: u64 = 200;
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, mut server, mut api) = Server::fresh();
     let storages = ["wanted", "other"].map(|name| {
         let storage = push(&mut api, name, 8);
         api.finalize(&storage);

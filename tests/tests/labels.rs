@@ -1,6 +1,6 @@
 //! Labels: typed, single or multiple, suggested, usable as filters, and durable.
 
-use harness::{Agent, Api, Request, Server, Settings, payload};
+use harness::{Agent, Api, Request, Server, payload};
 use serde_json::{Value, json};
 
 fn listed(api: &mut Api, filter: &str) -> Vec<String> {
@@ -38,9 +38,7 @@ fn refused(api: &mut Api, method: &str, path: &str, body: Option<&Value>) -> (u1
 
 #[test]
 fn storages_are_found_by_typed_labels() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, mut server, mut api) = Server::fresh();
     let create = |api: &mut Api, name: &str, labels: Value| {
         let body = json!({ "name": name, "open": true, "labels": labels });
         let storage = api.done("POST", "/storages", Some(&body));
@@ -124,9 +122,7 @@ fn storages_are_found_by_typed_labels() {
 
 #[test]
 fn types_and_values_are_managed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, mut server, mut api) = Server::fresh();
     let storage = api.create_storage("labelled");
     let path = format!("/storages/{storage}/labels");
     let declared = json!({ "value_type": "date", "several": true, "values": ["2026-11-21"] });
@@ -225,9 +221,7 @@ fn types_and_values_are_managed() {
 
 #[test]
 fn the_server_sets_labels_itself() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, server, mut api) = Server::fresh();
     let storage = api.create_storage("known");
     let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
     agent.push(&mut api, 0, &payload(1, 0, 100));

@@ -83,9 +83,7 @@ const PACKETS: usize = 65_536;
 /// is refused with the receipts of what it stored.
 #[test]
 fn millions_of_tiny_packets_wait_for_memory() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, server, mut api) = Server::fresh();
     let storages: Vec<_> = (0..8)
         .map(|at| api.create_storage(&at.to_string()))
         .collect();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use harness::{Agent, Api, Request, Server, Settings};
+use harness::{Agent, Api, Request, Server, };
 use serde_json::{Value, json};
 
 use crate::queries::{mount, run};
@@ -80,9 +80,7 @@ fn count(api: &mut Api, storage: &str, (from, to): (i64, i64)) -> u64 {
 
 #[test]
 fn times_from_replaced_metadata_are_not_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, mut server, mut api) = Server::fresh();
     let storage = api.create_storage("replaced");
     let agent = declare(&mut api, &storage, "ctf");
     let (old, new) = (metadata(1_000_000_000, 0), metadata(1_000_000_000, 1_000));
@@ -185,9 +183,7 @@ fn check_mount(server: &Server, storage: &str, folder: &Path) {
 
 #[test]
 fn a_unit_declared_late_applies_to_all_packets() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, _server, mut api) = Server::fresh();
     let storage = api.create_storage("late");
     let agent = declare(&mut api, &storage, "dft");
     let event = |ts: i64| {

@@ -127,9 +127,7 @@ fn sidecar(server: &Server, storage: &str) -> PathBuf {
 
 #[test]
 fn every_packet_of_a_file_has_its_bytes_and_lines() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, server, mut api) = Server::fresh();
     let text = folder.path().join("trace.pfw");
     let content = write_trace(&text, 500);
     let storage = api.create_storage("text");
@@ -152,9 +150,7 @@ fn every_packet_of_a_file_has_its_bytes_and_lines() {
 
 #[test]
 fn lost_or_damaged_provenance_is_reported_again() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, mut server, mut api) = Server::fresh();
     let path = folder.path().join("trace.pfw");
     let content = write_trace(&path, 500);
     let storage = api.create_storage("kept");
@@ -207,9 +203,7 @@ fn lost_or_damaged_provenance_is_reported_again() {
 
 #[test]
 fn inconsistent_provenance_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, server, mut api) = Server::fresh();
     let path = folder.path().join("trace.pfw");
     write_trace(&path, 100);
     let storage = api.create_storage("told");
@@ -253,9 +247,7 @@ fn copy(api: &mut Api, storage: &str, wanted: &Value) -> String {
 
 #[test]
 fn copies_keep_the_provenance_of_their_packets() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, server, mut api) = Server::fresh();
     let text = folder.path().join("trace.pfw");
     let content = write_trace(&text, 500);
     let source = api.create_storage("source");

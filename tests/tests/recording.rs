@@ -63,9 +63,7 @@ pub(super) fn saver() -> Value {
 
 #[test]
 fn spans_are_recorded_cloned_extracted_and_aggregated() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, _server, mut api) = Server::fresh();
     // Before the recording: only in the buffer.
     send_spans(&mut api, "early", &[span(9, 1, 0, "early")]);
     let (id, storage) = record_now(&mut api, json!({ "name": "first" }));
@@ -119,9 +117,7 @@ fn spans_are_recorded_cloned_extracted_and_aggregated() {
 
 #[test]
 fn spans_sent_right_after_the_response_are_recorded() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, _server, mut api) = Server::fresh();
     // As soon as one recording has ended, the next one begins.
     for round in 1..=20 {
         let body = json!({ "name": "at once", "processors": saver() });
@@ -221,9 +217,7 @@ fn retryable_refusals_say_so() {
 
 #[test]
 fn a_trigger_includes_packets_from_before_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, _server, mut api) = Server::fresh();
     let body = json!({
         "processors": saver(),
         "agents": ["shop"],
@@ -252,9 +246,7 @@ fn a_trigger_includes_packets_from_before_it() {
 
 #[test]
 fn recordings_survive_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (folder, mut server, mut api) = Server::fresh();
     let chain = json!([{ "type": "saver" }, { "type": "invocation_cloner" }]);
     let (on, storage) = record_now(&mut api, json!({ "processors": chain }));
     let late = json!({ "processors": saver(), "delay_seconds": 3600, "auto_finalize": true });
@@ -370,9 +362,7 @@ fn push(api: &mut Api, stream: &str, place: (u64, u64), packet: &[u8]) -> Respon
 
 #[test]
 fn a_packet_gets_a_receipt_from_each_storage() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, _server, mut api) = Server::fresh();
     api.done(
         "PUT",
         "/agents/host",
@@ -433,9 +423,7 @@ fn the_opentelemetry_sdk_can_send_spans() {
     let Some(python) = opentelemetry_python() else {
         return;
     };
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, server, mut api) = Server::fresh();
     let (id, storage) = record_now(&mut api, json!({ "name": "sdk" }));
     let mut expected = BTreeMap::<String, u64>::new();
     for (rounds, compression) in [(40, "none"), (60, "gzip")] {
@@ -513,9 +501,7 @@ fn the_opentelemetry_sdk_can_send_spans() {
 
 #[test]
 fn the_command_line_controls_recordings() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, server, mut api) = Server::fresh();
     let run = |words: &[&str]| -> String {
         let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         words.extend(["--server".to_owned(), server.url(), "--json".to_owned()]);

@@ -9,9 +9,7 @@ const STORAGES: u64 = 60;
 
 #[test]
 fn finalized_storages_survive_a_restart() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, mut server, mut api) = Server::fresh();
     let mut storages = Vec::new();
     for number in 0..STORAGES {
         let storage = api.create_storage(&format!("finalized-{number}"));
@@ -45,9 +43,7 @@ fn finalized_storages_survive_a_restart() {
 
 #[test]
 fn a_storage_without_a_valid_storage_file_is_failed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, mut server, mut api) = Server::fresh();
     let damaged = api.create_storage("damaged");
     let intact = api.create_storage("intact");
     assert_eq!(readiness(&server), json!(["ready", 0, []]));
@@ -124,9 +120,7 @@ fn check_all(server: &Server, storages: &[(String, u64)]) {
 
 #[test]
 fn names_labels_and_agents_survive_a_kill() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, mut server, mut api) = Server::fresh();
     let storage = api.create_storage("before");
     let change = json!({ "name": "after", "labels": { "run": "17" } });
     api.done("PATCH", &format!("/storages/{storage}"), Some(&change));

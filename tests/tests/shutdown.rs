@@ -9,9 +9,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 #[test]
 fn a_push_in_flight_completes() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, mut server, mut api) = Server::fresh();
     let storage = api.create_storage("drain");
     let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
     let first = agent.next_sequence(&mut api);

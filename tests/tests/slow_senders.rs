@@ -2,13 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use harness::{Agent, Server, Settings, packet};
+use harness::{Agent, Server, packet};
 
 #[test]
 fn a_large_declared_length_reserves_only_what_arrives() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, server, mut api) = Server::fresh();
     let storage = api.create_storage("slow");
     let slow = Agent::declare(&mut api, &storage, "slow", "s", "none");
     let head = format!(

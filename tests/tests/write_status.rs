@@ -1,12 +1,10 @@
 //! The write status of a storage.
 
-use harness::{Agent, Server, Settings, payload};
+use harness::{Agent, Server, payload};
 
 #[test]
 fn a_storage_that_keeps_up_is_good() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(folder.path(), &Settings::default());
-    let mut api = server.api();
+    let (_folder, _server, mut api) = Server::fresh();
     let storage = api.create_storage("status");
     let status = api.status(&storage);
     assert_eq!(status["write_status"], "GOOD", "nothing arrived: {status}");

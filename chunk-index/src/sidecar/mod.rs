@@ -133,11 +133,6 @@ impl Sidecar {
         &self.index
     }
 
-    /// The index with the blocks that were loaded so far.
-    pub fn into_index(self) -> Index {
-        self.index
-    }
-
     /// All blocks, in the order of the file.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks

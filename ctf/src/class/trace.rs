@@ -80,11 +80,6 @@ impl TraceClass {
         &self.attributes
     }
 
-    /// Clock classes in metadata order.
-    pub fn clock_classes(&self) -> &[ClockClass] {
-        &self.clocks
-    }
-
     /// The clock class `id`.
     pub fn clock_class(&self, id: ClockId) -> &ClockClass {
         &self.clocks[usize_from(id.0)]

@@ -2,7 +2,7 @@
 
 use super::batch::BATCH;
 use super::machine::{Entry, Machine, Stop};
-use super::position::{Position, UNKNOWN};
+use super::position::Position;
 use super::{Element, PacketInfo};
 use crate::decoding::DecodeError;
 use crate::integer::usize_from;
@@ -79,8 +79,8 @@ impl<'a> ElementReader<'a> {
     /// # Errors
     ///
     /// A [`DecodeError`] when the packet cannot be decoded any further. The reader does not
-    /// advance: it returns the same error again until it is moved by [`Self::seek_packet`],
-    /// [`Self::skip_packet`] or [`Self::restore`].
+    /// advance: it returns the same error again until it is moved by [`Self::seek_packet`] or
+    /// [`Self::restore`].
     #[inline]
     pub fn next_element(&mut self) -> Result<Option<&Element<'a>>, DecodeError> {
         if self.returned == self.filled {
@@ -170,22 +170,5 @@ impl<'a> ElementReader<'a> {
     pub fn seek_packet(&mut self, offset: usize) {
         let slots = usize_from(self.machine.procedure.trace_class().slot_count());
         self.restore(&Position::new(offset, slots));
-    }
-
-    /// Moves to the next packet, skipping the rest of the current one.
-    ///
-    /// Returns false, and moves to the end of the data, when the length of the current packet is
-    /// not known (yet).
-    pub fn skip_packet(&mut self) -> bool {
-        let position = self.position();
-        let known = position.total != UNKNOWN;
-        let bytes = usize::try_from(position.total / 8).unwrap_or(usize::MAX);
-        let end = self.machine.data.len();
-        self.seek_packet(if known {
-            position.packet.saturating_add(bytes).min(end)
-        } else {
-            end
-        });
-        known
     }
 }

@@ -53,9 +53,6 @@ pub enum TimeErrorKind {
     /// A time of day where no day is known.
     #[error("a time of day without a date; expected a date and time such as 2026-11-21 12:30")]
     NoDate,
-    /// The text is not two times with a comma between.
-    #[error("not a range of times; expected BEGIN,END such as 2026-11-21 12:30,2026-11-21 12:45")]
-    NotARange,
     /// The text is not a number with a unit, or a sequence of these.
     #[error("not a duration; expected a number with a unit such as 10ms, 1.5s or 1h30m")]
     NotADuration,
@@ -72,12 +69,6 @@ impl TimeError {
             span,
             kind,
         }
-    }
-
-    /// The same error after `start` bytes of the longer `text`.
-    pub(super) fn shifted(self, text: &str, start: usize) -> TimeError {
-        let span = self.span.start + start..self.span.end + start;
-        TimeError::new(text, span, self.kind)
     }
 
     /// The reason without the position.

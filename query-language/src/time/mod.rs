@@ -1,4 +1,4 @@
-//! The one parser of times, time ranges and durations.
+//! The one parser of times and durations.
 //!
 //! # Times
 //!
@@ -11,12 +11,11 @@
 //! | `2026-11-21` | the first moment of that day in UTC |
 //! | `01:00`, `01:00:00.5` | a time of day; [`Time::on_day_of`] supplies the day |
 //!
-//! These include all that `babeltrace2` accepts for `--begin`, `--end` and `--timerange`.
+//! These include all that `babeltrace2` accepts for `--begin` and `--end`.
 //!
 //! # Ranges
 //!
-//! [`parse_range`] reads `BEGIN,END` and `[BEGIN,END]`. A range includes its begin and excludes
-//! its end, everywhere in Tracehold.
+//! A range includes its begin and excludes its end, everywhere in Tracehold.
 //!
 //! # Durations
 //!
@@ -110,30 +109,6 @@ pub fn parse_instant(text: &str, unit: IntegerUnit) -> Result<i64, TimeError> {
         Time::Instant(instant) => Ok(instant),
         Time::TimeOfDay(_) => Err(TimeError::new(text, trimmed(text), TimeErrorKind::NoDate)),
     }
-}
-
-/// Reads `BEGIN,END` or `[BEGIN,END]`.
-///
-/// # Errors
-/// As [`parse_time`], and [`TimeErrorKind::NotARange`] for another number of times.
-pub fn parse_range(text: &str, unit: IntegerUnit) -> Result<(Time, Time), TimeError> {
-    let refused = || TimeError::new(text, trimmed(text), TimeErrorKind::NotARange);
-    let mut inner = trimmed(text);
-    if text[inner.clone()].starts_with('[') {
-        if !text[inner.clone()].ends_with(']') {
-            return Err(refused());
-        }
-        inner = inner.start + 1..inner.end - 1;
-    }
-    let (begin, end) = text[inner.clone()].split_once(',').ok_or_else(refused)?;
-    if end.contains(',') {
-        return Err(refused());
-    }
-    let read = |part: &str, start: usize| {
-        parse_time(part, unit).map_err(|error| error.shifted(text, start))
-    };
-    let second = inner.start + begin.len() + 1;
-    Ok((read(begin, inner.start)?, read(end, second)?))
 }
 
 /// Nanoseconds since 1970-01-01 UTC as RFC 3339 text, in UTC.

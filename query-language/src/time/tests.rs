@@ -249,37 +249,6 @@ fn an_error_lists_all_forms_that_its_caller_accepts() {
 }
 
 #[test]
-fn ranges() {
-    let unit = IntegerUnit::Seconds;
-    for (text, expected) in [
-        ("1,2", (at(SECOND), at(2 * SECOND))),
-        ("[1.5,2]", (at(SECOND * 3 / 2), at(2 * SECOND))),
-        (
-            " [ 2026-11-21 , 12:30 ] ",
-            (at(DAY), of_day(45_000 * SECOND)),
-        ),
-        (
-            "2026-11-21 00:00:01,-3",
-            (at(DAY + SECOND), at(-3 * SECOND)),
-        ),
-    ] {
-        assert_eq!(parse_range(text, unit), Ok(expected), "{text:?}");
-    }
-    for (text, expected) in [
-        ("1", "column 1: not a range"),
-        ("1,2,3", "column 1: not a range"),
-        (" [1,2", "column 2: not a range"),
-        ("[", "column 1: not a range"),
-        ("1,", "column 3: not a time"),
-        ("1,2]", "column 4: not a time"),
-        (" [1, 2026-02-30]", "column 14: no such day"),
-    ] {
-        let error = parse_range(text, unit).unwrap_err().to_string();
-        assert!(error.starts_with(expected), "{text:?}: {error}");
-    }
-}
-
-#[test]
 fn durations() {
     for (text, expected) in [
         ("10ms", Some(10_000_000)),
@@ -379,7 +348,7 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in "\\PC{0,24}|[-+0-9:.TZ, \\[\\]smhdue]{0,24}") {
-        let _ = parse_range(&text, IntegerUnit::Seconds);
+        let _ = parse_time(&text, IntegerUnit::Seconds);
         let _ = parse_time(&text, IntegerUnit::Nanoseconds);
         let _ = parse_duration(&text);
     }

@@ -8,11 +8,11 @@ use axum::body::Body;
 use axum::extract::State;
 use http::{HeaderMap, StatusCode};
 use io_trace::{Operation, Settings};
+use query_language::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use storage_format::StorageId;
 use utoipa::ToSchema;
 
-use super::instant::rfc3339;
 use super::json::read_json;
 use super::refusals::BadRequest;
 use crate::app_state::AppState;
@@ -129,8 +129,8 @@ impl From<Status> for IoTraceDocument {
             dropped: status.drained.dropped_total(),
             dropped_by_operation: status.dropped_by_operation(),
             overwritten: status.overwritten,
-            started: status.started.and_then(rfc3339),
-            ended: status.ended.and_then(rfc3339),
+            started: status.started.map(rfc3339),
+            ended: status.ended.map(rfc3339),
             reason: status.reason.map(|reason| reason.name()),
             error: status.error,
         }

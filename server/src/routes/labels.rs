@@ -7,6 +7,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use http::{HeaderMap, StatusCode, Uri};
+use query_language::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use storage_core::{LabelFilter, LabelTypeInfo, LabelValue, StorageError, StorageLabel};
@@ -14,7 +15,6 @@ use storage_format::StorageId;
 use storage_format::label_file::{LabelType, VALUE_SEPARATOR, ValueType};
 use utoipa::{IntoParams, ToSchema};
 
-use super::instant::rfc3339;
 use super::json::read_json;
 use super::page::{Page, malformed, query};
 use super::refusals::{BadRequest, Conflict, NotFound};

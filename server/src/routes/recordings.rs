@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, Uri};
+use query_language::time::rfc3339;
 use recording::{
     BufferStatus, Copied, CopySpec, Instant, ProcessorConfig, RecordingCounts, RecordingError,
     RecordingInfo, RecordingSpec, RecordingState, Trigger, default_chain,
@@ -17,7 +18,6 @@ use storage_format::{AgentId, StorageId};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
-use super::instant::rfc3339;
 use super::json::{read_json, with_location};
 use super::packets::position_fields;
 use super::page::{Page, limit_of, not_an_id, query};
@@ -100,9 +100,9 @@ impl From<RecordingInfo> for RecordingDocument {
             duration_seconds: info.spec.duration_seconds,
             auto_finalize: info.spec.auto_finalize,
             trigger: info.spec.trigger,
-            created: rfc3339(info.created),
-            started: info.started.and_then(rfc3339),
-            ended: info.ended.and_then(rfc3339),
+            created: Some(rfc3339(info.created)),
+            started: info.started.map(rfc3339),
+            ended: info.ended.map(rfc3339),
             reason: info.reason,
             counts: info.counts,
         }

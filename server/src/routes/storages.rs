@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, Uri};
+use query_language::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use storage_core::{
@@ -17,7 +18,6 @@ use storage_format::storage_file::StorageState;
 use storage_format::{FORMAT_VERSION, StorageId};
 use utoipa::{IntoParams, ToSchema};
 
-use super::instant::rfc3339;
 use super::json::{read_json, with_location};
 use super::labels::{label_filter, repeated, to_json, to_texts};
 use super::page::{Page, limit_of, malformed};
@@ -102,9 +102,9 @@ impl From<StorageInfo> for StorageDocument {
             lost: info.totals.lost,
             begin: info.totals.time_span.map(|(begin, _)| begin),
             end: info.totals.time_span.map(|(_, end)| end),
-            created: rfc3339(info.created),
-            opened: info.opened.and_then(rfc3339),
-            finalized: info.finalized.and_then(rfc3339),
+            created: Some(rfc3339(info.created)),
+            opened: info.opened.map(rfc3339),
+            finalized: info.finalized.map(rfc3339),
             format_version: FORMAT_VERSION,
             server_version: info.server_version,
             failure: info.failure,

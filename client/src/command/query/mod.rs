@@ -6,6 +6,7 @@ mod served;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use query_engine::{Cancel, ReadError, Request};
 use query_language::Query as Expression;
@@ -72,32 +73,31 @@ pub(super) struct Query {
     no_index: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum FormatArgument {
-    /// One line per event
-    Text,
-    /// One JSON object per event
-    Ndjson,
-    /// Comma-separated values with a header line
-    Csv,
-    /// Arrow IPC stream
-    Arrow,
-    /// Parquet file
-    Parquet,
-    /// Perfetto trace
-    Perfetto,
-}
+#[derive(Debug, Clone, Copy)]
+struct FormatArgument(Format);
 
-impl From<FormatArgument> for Format {
-    fn from(format: FormatArgument) -> Format {
-        match format {
-            FormatArgument::Text => Format::Text,
-            FormatArgument::Ndjson => Format::Ndjson,
-            FormatArgument::Csv => Format::Csv,
-            FormatArgument::Arrow => Format::Arrow,
-            FormatArgument::Parquet => Format::Parquet,
-            FormatArgument::Perfetto => Format::Perfetto,
-        }
+impl ValueEnum for FormatArgument {
+    fn value_variants<'a>() -> &'a [Self] {
+        &[
+            FormatArgument(Format::Text),
+            FormatArgument(Format::Ndjson),
+            FormatArgument(Format::Csv),
+            FormatArgument(Format::Arrow),
+            FormatArgument(Format::Parquet),
+            FormatArgument(Format::Perfetto),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help = match self.0 {
+            Format::Text => "One line per event",
+            Format::Ndjson => "One JSON object per event",
+            Format::Csv => "Comma-separated values with a header line",
+            Format::Arrow => "Arrow IPC stream",
+            Format::Parquet => "Parquet file",
+            Format::Perfetto => "Perfetto trace",
+        };
+        Some(PossibleValue::new(self.0.as_str()).help(help))
     }
 }
 
@@ -108,7 +108,7 @@ fn time(text: &str) -> Result<i64, TimeError> {
 impl Query {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let (files, expression) = self.split()?;
-        let format = self.format.map(Format::from);
+        let format = self.format.map(|argument| argument.0);
         let format = format.unwrap_or(if context.json() {
             Format::Ndjson
         } else {
