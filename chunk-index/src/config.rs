@@ -10,7 +10,7 @@ use crate::value::mix;
 /// contain their ranges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexConfig {
-    /// The fields besides `name` and `cat`, in the order in which they were added.
+    /// The fields other than `name` and `cat`, in the order in which they were added.
     dimensions: Vec<FieldPath>,
     /// Expected distinct values of a dimension in a chunk. A filter has the size that the actual
     /// values need, up to [`ENTRIES_FACTOR`] times this. Beyond, a filter would cost more than it

@@ -67,7 +67,7 @@ impl OwnedValue {
     }
 }
 
-/// The types of values that a dimension holds in a chunk, as a set.
+/// The types of the values of a dimension in a chunk, as a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ValueTypes(pub(crate) u8);
 

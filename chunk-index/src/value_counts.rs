@@ -52,7 +52,7 @@ impl ValueCounts {
         }
     }
 
-    /// Removes all values and keeps the memory.
+    /// Removes all values and retains the memory.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
         self.slots.fill(0);

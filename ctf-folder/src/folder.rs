@@ -152,8 +152,8 @@ impl FolderParts {
         })
     }
 
-    /// A checksum of what determines, besides the contents of the files, which packets are read
-    /// from which file: names and lengths of the files, and their packet indexes.
+    /// A checksum of what determines, in addition to the contents of the files, which packets are
+    /// read from which file: names and lengths of the files, and their packet indexes.
     pub fn checksum(&self) -> u32 {
         let mut checksum = 0;
         for file in &self.files {

@@ -130,7 +130,7 @@ names! {
         Filter = "filter",
         /// Bytes of packets.
         Data = "data",
-        /// A dictionary: the values of a field, or what numbers stand for.
+        /// A dictionary: the values of a field, or what numbers represent.
         Dictionary = "dictionary",
         /// The result of a query.
         Answer = "answer",

@@ -1,4 +1,4 @@
-//! Data folders of every version are migrated to the current one and keep their content.
+//! Data folders of every version are migrated to the current one and retain their content.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "the numbers of tests are small"
@@ -200,7 +200,7 @@ async fn an_open_storage_of_version_1_continues_in_a_log() {
     check_packets(&engine, storage, 19).await;
     engine.shutdown().await.unwrap();
 
-    // The leaves lay in several files, so finalization arranged them in a new one.
+    // The leaves were in several files, so finalization arranged them in a new one.
     let after = data_files(folder, storage);
     assert_eq!(after.len(), 1);
     for (name, bytes) in after {

@@ -59,7 +59,7 @@ pub(crate) fn block_of(
 ) -> TracedBlock {
     let block_type = match block.kind {
         BlockKind::Filters => BlockType::Filter,
-        // Attachments say what numbers and hashes stand for.
+        // Attachments contain what numbers and hashes represent.
         BlockKind::Limits | BlockKind::FileDictionary | BlockKind::Attachment => {
             BlockType::Dictionary
         }

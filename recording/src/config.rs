@@ -41,7 +41,7 @@ pub enum ProcessorConfig {
         /// Length of the period.
         #[serde(default = "period_default")]
         period_seconds: u32,
-        /// Fields that groups are formed by, besides agent and name.
+        /// Fields that groups are formed by, in addition to agent and name.
         #[serde(default)]
         attributes: Vec<String>,
         /// Open groups; beyond, the oldest is written.

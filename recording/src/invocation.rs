@@ -40,7 +40,7 @@ impl Default for Waiting {
 
 /// Emitters that are remembered, so that spans of one resource share it.
 const SOURCES_MAX: usize = 1024;
-/// Memory of a trace besides its spans, and of a span besides its message, bytes.
+/// Memory of a trace without its spans, and of a span without its message, in bytes.
 const TRACE_BYTES: usize = 256;
 const SPAN_BYTES: usize = 64;
 

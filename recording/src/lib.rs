@@ -11,7 +11,7 @@
 //! | `buffer` | which packets are in memory |
 //! | `spec` | what a recording is, in the API and on disk |
 //! | `recording` | the state of a recording and its inbox |
-//! | `next_position` | where a stream goes on |
+//! | `next_position` | where a stream continues |
 //! | `registry` | the list of recordings, and its file |
 //! | `recorder` | how recordings are started, listed and stopped |
 //! | `intake` | which recordings a pushed packet is delivered to |

@@ -35,8 +35,8 @@ pub(crate) struct Inner {
 }
 
 impl Recorder {
-    /// Resumes the recordings of the last run: one that was on goes on, a scheduled one keeps its
-    /// time.
+    /// Resumes the recordings of the last run: one that was on continues, a scheduled one retains
+    /// its time.
     ///
     /// # Errors
     /// When the file of recordings cannot be read or decoded.

@@ -84,7 +84,7 @@ impl Registry {
     }
 
     /// Reads the file of recordings and adds them all to the list. A damaged file is set aside: it
-    /// must not keep the server from starting.
+    /// must not prevent the server from starting.
     pub(crate) async fn load(&self) -> Result<Vec<Arc<Recording>>, RecordingError> {
         let documents = self.engine.documents();
         let Some(text) = documents.read(RECORDINGS_FILE).await? else {

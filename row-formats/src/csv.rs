@@ -74,7 +74,7 @@ impl Csv {
     }
 }
 
-/// The fields of an event besides the common ones as one JSON object; empty without any.
+/// The fields of an event other than the common ones as one JSON object; empty without any.
 pub(super) fn rest_of(event: &dyn Event) -> Vec<u8> {
     let mut rest = Vec::new();
     event.each_field(&mut |path, value| {

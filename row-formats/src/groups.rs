@@ -31,7 +31,7 @@ pub enum GroupsError {
     Output(#[from] io::Error),
 }
 
-/// The columns of a group besides its value. Durations are in nanoseconds.
+/// The columns of a group other than its value. Durations are in nanoseconds.
 pub const GROUP_COLUMNS: [&str; 9] = [
     "count",
     "dur_count",

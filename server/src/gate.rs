@@ -47,7 +47,7 @@ struct Entrance {
 }
 
 impl Gate {
-    /// A gate in front of `router`.
+    /// A gate that calls `router`.
     pub(crate) fn new(
         router: Router,
         metrics: Arc<Metrics>,

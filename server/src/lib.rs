@@ -1,4 +1,4 @@
-//! The Tracehold server: HTTP in front of the engine of `storage-core`.
+//! The Tracehold server: HTTP for the engine of `storage-core`.
 //!
 //! Every request passes these modules in order:
 //!

@@ -102,7 +102,7 @@ impl Agents {
             };
             match read_agent(&path) {
                 Ok(file) => drop(known.insert(id, Arc::new(Agent::of(&file)))),
-                // One damaged agent file must not keep the server from starting.
+                // One damaged agent file must not prevent the server from starting.
                 Err(error) => {
                     tracing::error!(
                         %error,

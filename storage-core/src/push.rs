@@ -41,7 +41,7 @@ impl NewPacket {
     }
 }
 
-/// Memory that the bookkeeping of a packet in flight takes besides its payload: its place in the
+/// Memory for the bookkeeping of a packet in flight, in addition to its payload: its entry in the
 /// request and in the push, its header, its frame, and its receipt.
 const BOOKKEEPING_BYTES: u64 = 640;
 
@@ -116,7 +116,7 @@ pub struct PushOutcome {
 }
 
 /// Refuses a packet that is empty or too large, or whose position has no next one: a stream could
-/// not tell its repeat from the packet after it.
+/// not distinguish its repeat from the packet after it.
 pub(crate) fn check_packet(packet: &NewPacket, max: u32) -> Result<(), StorageError> {
     let position = packet.position;
     if position.epoch == u64::MAX || position.sequence == u64::MAX {

@@ -296,7 +296,7 @@ impl Storage {
         let mut file = self.current_file();
         let before = file.state;
         change(&mut file)?;
-        assert_eq!(file.id, self.id, "a storage keeps its id");
+        assert_eq!(file.id, self.id, "the id of a storage never changes");
         assert!(
             before == file.state || may_move(before, file.state),
             "a storage changes from {before} to {} by no defined transition",

@@ -59,7 +59,7 @@ pub struct Facts {
     pub events: Option<u32>,
     /// Number of events that the producer lost before or in this packet.
     pub lost: Option<u32>,
-    /// What the time span was decoded with besides the bytes of the packet: see
+    /// What the time span was decoded with in addition to the bytes of the packet: see
     /// [`TimeBasis`](crate::TimeBasis).
     pub time_basis: Option<u32>,
 }

@@ -112,7 +112,7 @@ impl StorageId {
         Self(Uuid::from_bytes(bytes))
     }
 
-    /// The 16 bytes of the id, as they stand in files.
+    /// The 16 bytes of the id, as they are stored in files.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()

@@ -1,4 +1,4 @@
-//! The time basis of packets: what their times were decoded with besides their bytes.
+//! The time basis of packets: what their times were decoded with in addition to their bytes.
 //!
 //! Time spans in frames and index parts are decoded when a packet arrives. For some kinds they
 //! depend on more than the bytes of the packet, and this may change later: an agent sends new trace

@@ -1,4 +1,4 @@
-//! Damaged and foreign bytes are errors with an offset, never a panic and never accepted.
+//! Damaged and invalid bytes are errors with an offset, never a panic and never accepted.
 #![expect(
     clippy::cast_possible_truncation,
     reason = "the numbers of tests are small"

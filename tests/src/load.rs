@@ -214,7 +214,7 @@ impl Load {
         lanes
     }
 
-    /// Declares the streams of the agents with these first streams, and asks for the next sequence
+    /// Declares the streams of the agents with these first streams, and requests the next sequence
     /// of each.
     fn declare(&self, firsts: &[usize]) -> Vec<Stream> {
         let mut api = Api::new(Connection::open(self.address).expect("a ready server accepts"));

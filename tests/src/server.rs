@@ -168,7 +168,7 @@ impl Server {
         let status = fs::read_to_string(path).expect("the server is running");
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let peak = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
-        peak.expect("the kernel tells the peak") << 10
+        peak.expect("the kernel reports the peak") << 10
     }
 
     /// The log so far.

@@ -63,7 +63,7 @@ fn a_copy_contains_the_selection_even_for_an_unknown_agent() {
         (&json!("DONE"), &json!(40 * 3000))
     );
 
-    // A producer that pushes into the target of a copy is asked to start a new epoch.
+    // A producer that pushes into the target of a copy must start a new epoch.
     let open = there.create_storage("open");
     let mut agent = Agent::new(&open, "two", "stream");
     agent.push(&mut there, 0, &payload(1, 0, 100));
@@ -202,7 +202,7 @@ fn a_copy_that_is_cancelled_leaves_nothing() {
         assert_eq!(api.metric("tracehold_storage_refused_busy_total"), 0.0);
         drop(blocker);
         while api.metric("tracehold_storage_in_flight_bytes") > 0.0 {
-            assert!(begin.elapsed() < LIMIT, "the room is never given back");
+            assert!(begin.elapsed() < LIMIT, "the memory is never released");
         }
     }
 }

@@ -19,7 +19,7 @@ const PACKET_BYTES: usize = 65_536;
 const MANY: u64 = 8;
 const ROUNDS: usize = 24;
 
-/// A connection that always has a packet to push. The server asks for its body once it is admitted.
+/// A connection that always has a packet to push. The server requests its body once it is admitted.
 struct Pusher {
     server: std::net::SocketAddr,
     path: String,

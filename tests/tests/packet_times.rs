@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use harness::{Agent, Api, Request, Server, };
+use harness::{Agent, Api, Request, Server};
 use serde_json::{Value, json};
 
 use crate::queries::{mount, run};

@@ -153,7 +153,7 @@ fn lost_or_damaged_provenance_is_reported_again() {
     let (folder, mut server, mut api) = Server::fresh();
     let path = folder.path().join("trace.pfw");
     let content = write_trace(&path, 500);
-    let storage = api.create_storage("kept");
+    let storage = api.create_storage("recovered");
     push(&server, &storage, &path);
     let reported = packets(&mut api, &storage);
     let file = sidecar(&server, &storage);
@@ -206,7 +206,7 @@ fn inconsistent_provenance_is_refused() {
     let (folder, server, mut api) = Server::fresh();
     let path = folder.path().join("trace.pfw");
     write_trace(&path, 100);
-    let storage = api.create_storage("told");
+    let storage = api.create_storage("reported");
     push(&server, &storage, &path);
     let packet = packets(&mut api, &storage)[0].clone();
     let (agent, stream) = (
@@ -269,7 +269,7 @@ fn copies_keep_the_provenance_of_their_packets() {
     let again = copy(&mut api, &original, &json!({ "name": "a copy of a copy" }));
     check(&mut api, &again, &text, &content, false, true);
 
-    // A packet without provenance came from the storage it was copied from.
+    // The origin of a packet without provenance is the storage it was copied from.
     fs::remove_file(sidecar(&server, &source)).unwrap();
     for wanted in [
         json!({ "name": "of a packet" }),
@@ -291,7 +291,7 @@ fn copies_keep_the_provenance_of_their_packets() {
     }
 }
 
-/// Pushes a file with `--follow` until it is told to stop.
+/// Pushes a file with `--follow` until it is stopped.
 fn follow(server: &Server, storage: &str, path: &Path, state: &Path) -> Child {
     let command = Command::new(tracehold())
         .args(["push", "--follow", "--packet-bytes", "4096"])

@@ -553,7 +553,7 @@ fn aggregates_of_finalized_storages_are_cached() {
     write_trace(&trace, 3_000);
     let server = Server::start(folder.path(), &settings());
     let mut api = server.api();
-    let storage = api.create_storage("kept");
+    let storage = api.create_storage("stored");
     push(&server, &storage, &trace, "16384");
     let path = format!("/storages/{storage}/query");
     let body = json!({ "query": "dur > 500us", "count": true });

@@ -23,7 +23,7 @@ fn a_push_in_flight_completes() {
     );
     let mut connection = server.connect();
     connection.write(&[head.as_bytes()]).unwrap();
-    // The server has accepted the request once it asks for the body.
+    // The server has accepted the request once it requests the body.
     connection.read_continue().unwrap();
     connection.write(&[&packet[..50_000]]).unwrap();
     server.terminate();

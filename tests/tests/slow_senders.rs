@@ -1,4 +1,4 @@
-//! A client that declares much and sends little keeps nobody out.
+//! A client that declares much and sends little does not block others.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! A client can tell that a response is incomplete, and a query stops when its client disconnects.
+//! A client can detect that a response is incomplete, and a query stops when its client
+//! disconnects.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -16,7 +16,7 @@ use crate::otlp::OtlpDecoder;
 use crate::rocksdb::{RocksdbDecoder, TraceKind};
 use crate::{DecodeError, Decoder};
 
-/// What decoding needs besides the bytes of a packet.
+/// What decoding needs in addition to the bytes of a packet.
 #[derive(Debug, Clone, Default)]
 pub struct StreamContext {
     /// The compiled trace metadata of the agent (`ctf`).
@@ -76,7 +76,7 @@ pub fn bare_unit(kind: Kind, context: &StreamContext) -> BareUnit {
     }
 }
 
-/// Fields of `kind` that are indexed by default, besides `name` and `cat`.
+/// Fields of `kind` that are indexed by default, in addition to `name` and `cat`.
 pub fn dimensions(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Dft => &crate::dft::DIMENSIONS,

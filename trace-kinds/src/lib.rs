@@ -3,8 +3,8 @@
 //! A reader lists the fields it needs in a [`query_language::FieldTable`] and creates the
 //! [`Decoder`] of the packet's kind with it. The decoder reads the packet, decodes those fields,
 //! skips the rest, and passes each record on as an [`Event`], which the query language evaluates.
-//! No adapter opens a file, stores events or knows where its bytes came from; [`OriginFields`] adds
-//! the fields that depend on that. [`recognize`] tells the kind of a file by its content.
+//! No adapter opens a file, stores events or knows the source of its bytes; [`OriginFields`] adds
+//! the fields that depend on that. [`recognize`] determines the kind of a file from its content.
 //!
 //! *Invariant:* whether a record is an event never depends on the requested fields, so every way
 //! to execute a query counts the same events.

@@ -18,7 +18,7 @@ use crate::rocksdb::{self, TraceKind};
 /// Bytes of a file that are enough to recognize it.
 pub const PREFIX_BYTES: usize = 64 << 10;
 
-/// Bytes that are decompressed to recognize what a container holds.
+/// Bytes that are decompressed to recognize what a container contains.
 const TEXT_BYTES: u64 = 64 << 10;
 /// Limit on the memory that the header of a zstd frame can claim: a window of 8 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
@@ -199,7 +199,7 @@ impl Recognized {
         (self.container == Container::Plain).then_some(self.content)
     }
 
-    /// The kind of the packets that the file is cut into, where it holds events.
+    /// The kind of the packets that the file is cut into, if it contains events.
     pub fn kind(&self) -> Option<Kind> {
         match (self.container, self.content) {
             (Container::Plain | Container::Gzip, Content::DftLines) => Some(Kind::Dft),

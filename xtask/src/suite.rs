@@ -85,7 +85,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         println!("../shared/corpora does not exist: tests on real traces are skipped");
     }
     // Programs and tests are built by one command, so that cargo selects the features of their
-    // dependencies once: built apart, many crates compile twice.
+    // dependencies once: in separate builds many crates compile twice.
     run(&mut cargo(&["build", "--workspace", "--bins", "--tests"]))?;
     // Documentation tests run first: the last lines of this job are the summary of the main run.
     if arguments.is_empty() {

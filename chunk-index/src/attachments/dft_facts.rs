@@ -3,7 +3,7 @@
 //! ```text
 //! version u8 (2) | unit of times u8 (0 ns, 1 µs, 2 ms, 3 s) | metadata records u64
 //! | unreadable lines u64 | for each kind of hash the least and the greatest text that its hashes
-//! stand for: u8 (0 without any, else 1), then length u32 and bytes of both
+//! represent: u8 (0 without any, else 1), then length u32 and bytes of both
 //! ```
 
 use super::fields::{FieldReader, put_text};
@@ -23,7 +23,7 @@ pub struct DftFacts {
     pub metadata: u64,
     /// Lines that cannot be read.
     pub broken: u64,
-    /// The least and the greatest text that the hashes of each kind stand for; `None` for a kind
+    /// The least and the greatest text that the hashes of each kind represent; `None` for a kind
     /// without hashes.
     pub text_limits: [Option<[Box<[u8]>; 2]>; HASH_KINDS],
 }

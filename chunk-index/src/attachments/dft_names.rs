@@ -1,4 +1,4 @@
-//! `dft.names`: what the hashes of a DFTracer trace stand for.
+//! `dft.names`: the texts that the hashes of a DFTracer trace represent.
 //!
 //! ```text
 //! version u8 (3) | names u32 | in the order of kind, text and hash, in columns:

@@ -38,7 +38,7 @@ pub(crate) const KINDS: [BlockKind; 7] = [
 /// A block of a sidecar: its contents and its location.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Block {
-    /// What it holds.
+    /// What it contains.
     pub kind: BlockKind,
     /// Index of its dimension; 0 for kinds without one.
     pub dimension: u32,
@@ -107,7 +107,7 @@ impl Block {
 
 #[cfg(test)]
 impl Block {
-    /// An empty block, for tests that tell blocks apart by their location.
+    /// An empty block, for tests that distinguish blocks by their location.
     pub(crate) fn sample() -> Block {
         Block {
             kind: BlockKind::Filters,

@@ -139,7 +139,7 @@ impl CommandError {
     }
 }
 
-/// Refuses a file of a kind that the subcommand does not accept. An empty file is no wrong use:
+/// Refuses a file of a kind that the subcommand does not accept. An empty file is not wrong use:
 /// there is nothing in it.
 pub(super) fn refuse(path: &Path, found: &Recognized, accepted: &str) -> CommandError {
     let reason = refusal(found, accepted);

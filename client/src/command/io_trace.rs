@@ -37,7 +37,7 @@ struct Start {
     /// Name of the new storage
     #[arg(long, value_name = "NAME", default_value = "io-trace")]
     name: String,
-    /// Keep only the most recent operations, in segments on disk, until the trace is stopped
+    /// Retain only the most recent operations, in segments on disk, until the trace is stopped
     #[arg(long)]
     ring: bool,
     /// Maximum size of the trace in bytes

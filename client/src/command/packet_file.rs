@@ -37,7 +37,7 @@ impl PacketFile {
         })
     }
 
-    /// The next packet. A packet that is cut off is returned as far as it goes.
+    /// The next packet. Of a packet that is cut off, the bytes that exist are returned.
     pub(in crate::command) fn next_packet(&mut self) -> Result<Option<Vec<u8>>, CommandError> {
         let mut packet = Vec::new();
         self.take(PREAMBLE_BYTES as u64, &mut packet)?;

@@ -32,7 +32,7 @@ pub(super) struct Push {
     /// Kind of the files [default: recognized by content]
     #[arg(long, value_name = "KIND")]
     kind: Option<Kind>,
-    /// Keep pushing as the files grow, until interrupted
+    /// Continue to push as the files grow, until interrupted
     #[arg(long)]
     follow: bool,
     /// Target size of packets in bytes
@@ -140,7 +140,7 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
         None if is_json => {}
         None => {
             use std::io::Write;
-            // Progress that cannot be written is no reason to fail.
+            // A push does not fail because its progress cannot be printed.
             let _ = writeln!(std::io::stderr(), "{text}");
         }
     };

@@ -21,7 +21,7 @@ const MEMBER_TARGETS_MAX: usize = 4;
 /// is decompressed and cut at line ends, up to the next member that ends with a line. Every packet
 /// thus consists of complete lines, as gzip (recognizable by its first two bytes) or as text.
 ///
-/// A file that ends inside a member, because its producer was killed, is cut as far as it goes: a
+/// A file that ends inside a member, because its producer was killed, is cut up to its end: a
 /// last member that is passed on unchanged remains torn; text ends where decompression ended.
 #[derive(Debug)]
 pub struct GzipCutter {

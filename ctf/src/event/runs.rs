@@ -131,7 +131,7 @@ impl Runs {
         }
     }
 
-    /// What is known of the head here.
+    /// What is known about the head here.
     pub(super) fn known(&self) -> Congruence {
         self.known
     }

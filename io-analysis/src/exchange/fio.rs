@@ -65,7 +65,7 @@ impl FioIolog {
         }
     }
 
-    /// Operations that an iolog cannot tell.
+    /// Operations that an iolog cannot express.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }

@@ -1,5 +1,5 @@
-//! What the hashes of a DFTracer trace stand for, between its decoder and the attachments of its
-//! index ([`DftFacts`](chunk_index::DftFacts), [`DftNames`]).
+//! The texts that the hashes of a DFTracer trace represent, between its decoder and the attachments
+//! of its index ([`DftFacts`](chunk_index::DftFacts), [`DftNames`]).
 
 use chunk_index::{
     DftName, DftNames, DictionaryEntry, FileDictionary, HASH_KINDS, StoredHash, StoredUnit,
@@ -33,7 +33,7 @@ pub(crate) fn unit_of(unit: StoredUnit) -> TimeUnit {
     }
 }
 
-/// The least and the greatest text that the hashes of each kind stand for.
+/// The least and the greatest text that the hashes of each kind represent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct TextLimits(pub(crate) [Option<[Box<[u8]>; 2]>; HASH_KINDS]);
 
@@ -56,7 +56,7 @@ impl TextLimits {
         limits
     }
 
-    /// Whether a hash of this kind may stand for `text`.
+    /// Whether a hash of this kind may represent `text`.
     pub(crate) fn may_have(&self, kind: HashKind, text: &[u8]) -> bool {
         let limits = self.0.get(index_of(kind)).and_then(Option::as_ref);
         limits.is_some_and(|[least, greatest]| (&**least..=&**greatest).contains(&text))

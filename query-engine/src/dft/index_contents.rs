@@ -7,7 +7,7 @@ use super::hash_names::DICTIONARY_FIELD;
 use crate::ReadError;
 use crate::open_sidecar::OpenSidecar;
 
-/// What the hashes of a file stand for, as its index stores it.
+/// The texts that the hashes of a file represent, as its index stores them.
 pub(super) struct PackedNames {
     pub(super) packed: Vec<u8>,
     /// The hashes that are in the dictionary of the file instead.

@@ -102,7 +102,7 @@ fn ask_groups(paths: &[PathBuf], request: &Request, field: &str, indexed: bool) 
     text
 }
 
-/// Counts by decoding whole texts and asking every event, without the engine.
+/// Counts by decoding complete texts and evaluating the query for every event, without the engine.
 fn scan_count(texts: &[Vec<u8>], query: &str) -> Option<u64> {
     let names = |text: &[u8]| {
         struct Declared(trace_kinds::dft::HashNames);
@@ -124,7 +124,7 @@ fn scan_count(texts: &[Vec<u8>], query: &str) -> Option<u64> {
         declared.0
     };
     if query.contains("hash ") {
-        // Hashes compared with text are spelled anew by the engine.
+        // The engine rewrites comparisons of hashes with text.
         return None;
     }
     let own: Vec<_> = texts.iter().map(|text| Arc::new(names(text))).collect();

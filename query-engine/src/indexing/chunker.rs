@@ -23,7 +23,7 @@ pub(crate) struct Chunker {
 pub(crate) struct Chunked {
     pub(crate) chunks: Vec<(Chunk, ChunkSummary)>,
     pub(crate) decoded: Decoded,
-    /// Texts behind hashes that DFTracer packets declare.
+    /// Texts of hashes that DFTracer packets declare.
     pub(crate) names: Option<HashNames>,
 }
 

@@ -131,7 +131,7 @@ pub(crate) const WITHOUT_FOLDER: TraceStamp = TraceStamp {
     file_index: 0,
 };
 
-/// A file with what was index of it, where that is of these packets, else without.
+/// The file with its index if the index is of these packets, otherwise without.
 fn choose(
     path: &Path,
     kind: Kind,

@@ -1,4 +1,4 @@
-//! The same answers with and without an index, of every kind of file that holds packets.
+//! The same answers with and without an index, for every kind of file of packets.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -450,7 +450,8 @@ fn a_changed_folder_is_read_without_its_old_indexes() {
     index(folders, &options(1, &["n"]));
     assert_eq!(ask_count(folders, "", true).1.indexed, 2);
 
-    // A file more: those that are indexed are used still, and once more is known of it, too.
+    // One more file: the existing indexes are still used, and that of the new file once it is
+    // built.
     let other = ctf_stream(9, &[(1, vec![(1, true, 3)])]);
     fs::write(inside.join("other"), other).unwrap();
     let (found, report) = ask_count(folders, "", true);
@@ -463,13 +464,13 @@ fn a_changed_folder_is_read_without_its_old_indexes() {
     assert_eq!((updates.len(), built), (3, 1));
     check(folders, "n == 3");
 
-    // Other metadata tells the same bytes in another way.
+    // With other metadata the same bytes decode differently.
     let metadata = METADATA.replace("name = second", "name = third");
     fs::write(inside.join("metadata"), metadata).unwrap();
     let (found, report) = ask_count(folders, "name == 'third'", true);
     assert!(found > 0);
     assert_eq!(report.indexed, 0);
-    // Files of the folder are no packets of it.
+    // Index files in the folder are not read as packets.
     assert!(inside.join(".stream1.idx").is_file());
 }
 

@@ -180,7 +180,7 @@ fn answers(leaves: Vec<StoredLeaf>, request: &Request) -> (Vec<String>, Report) 
         })
     };
     let times: Vec<_> = answers.iter().filter_map(starts).collect();
-    assert!(times.is_sorted(), "rows come in the order of time");
+    assert!(times.is_sorted(), "rows are in the order of time");
     answers.sort();
     let (number, _) = count(&sources(&[]), request, limits).unwrap();
     assert_eq!(usize::try_from(number).unwrap(), text.lines().count());

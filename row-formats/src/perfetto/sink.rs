@@ -31,7 +31,7 @@ pub(super) struct PerfettoSink {
 struct PendingEvent {
     track: TrackKey,
     end: Option<i64>,
-    /// Fields of its `TrackEvent` besides track and time.
+    /// Fields of its `TrackEvent` other than track and time.
     fields: Vec<u8>,
 }
 

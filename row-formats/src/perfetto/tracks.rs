@@ -88,7 +88,7 @@ struct Lane {
 }
 
 impl Tracks {
-    /// The track for a slice, or without an end for an instant. Slices must come in the order of
+    /// The track for a slice, or without an end for an instant. Slices must be in the order of
     /// their starts, the longest first among equal starts.
     ///
     /// # Errors

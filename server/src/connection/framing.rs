@@ -197,7 +197,7 @@ impl Framing {
     }
 }
 
-/// Removes up to `left` bytes from the front and returns their number.
+/// Removes up to `left` bytes from the start and returns their number.
 fn take(bytes: &mut &[u8], left: u64) -> u64 {
     let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
     *bytes = &bytes[taken..];

@@ -127,7 +127,7 @@ const CATALOG: &[Entry] = catalog! {
         "the sequences of a stream are consecutive",
         "push from expected_sequence, which HEAD on this path also returns";
     409 "storage_exists" "the storage already exists",
-        "an import keeps the id of the storage, and ids are unique",
+        "an import retains the id of the storage, and ids are unique",
         "to replace the storage, delete it first";
     409 "storage_failed" "the storage is read-only",
         "it failed while it was written, or its files are damaged; detail has the reason",
@@ -166,7 +166,7 @@ const CATALOG: &[Entry] = catalog! {
         "a key names one request, so that a repeat of it creates nothing new",
         "use a new key for another request";
     422 "position_invalid" "the position is invalid",
-        "a stream could not tell a repeat of the packet from the packet after it",
+        "a stream could not distinguish a repeat of the packet from the packet after it",
         "begin a new epoch, and count sequences from 0";
     429 "busy" "the server is busy",
         "packets arrive faster than the disk writes them",

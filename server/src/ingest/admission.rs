@@ -20,7 +20,7 @@ pub(super) const ADMISSION_WAIT: Duration = Duration::from_secs(5);
 pub(super) struct Reservation {
     budget: ByteBudget,
     permit: BytePermit,
-    /// For what a single packet needs besides its payload.
+    /// For what a single packet needs in addition to its payload.
     bookkeeping: BytePermit,
 }
 

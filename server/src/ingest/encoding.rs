@@ -76,7 +76,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// Decodes from the front of `input` and removes the bytes it used. The piece may be empty
+    /// Decodes from the start of `input` and removes the bytes it used. The piece may be empty
     /// although `input` is not; call again until `input` is empty and the piece is not full.
     pub(super) fn step(&mut self, input: &mut &[u8]) -> Result<Vec<u8>, IngestError> {
         let mut piece = Vec::with_capacity(PIECE_BYTES);

@@ -141,9 +141,9 @@ impl TraceRequests {
         Ok(outcome)
     }
 
-    /// Parses a request and reserves memory for what is needed besides its body: copies for several
-    /// agents, and the tree that JSON is parsed into. JSON is first given what it usually needs,
-    /// and more if that is not enough.
+    /// Parses a request and reserves memory for what is needed in addition to its body: copies for
+    /// several agents, and the tree that JSON is parsed into. JSON is first given what it usually
+    /// needs, and more if that is not enough.
     async fn read(
         &self,
         encoding: OtlpEncoding,
@@ -154,7 +154,7 @@ impl TraceRequests {
             return Ok(Default::default());
         }
         let length = body.len() as u64;
-        // What a request may take in memory besides its body and the packets made of it.
+        // Memory that a request may need in addition to its body and the packets made of it.
         let max = self.limits.in_flight_bytes_max.saturating_sub(2 * length);
         let ratios = match encoding {
             OtlpEncoding::Json => [JSON_RATIO_USUAL, JSON_MEMORY_RATIO].as_slice(),

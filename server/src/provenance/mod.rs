@@ -289,7 +289,7 @@ fn merge(known: &mut Provenance, reported: &Provenance) {
         let segment = importer.take(known, reported, *segment);
         known.segments.push(segment);
     }
-    // A stable sort: the segments of one packet keep their order.
+    // A stable sort: the segments of one packet stay in order.
     known.segments.sort_by_key(|segment| segment.chunk);
 }
 

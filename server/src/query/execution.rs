@@ -199,7 +199,7 @@ impl Queries {
 }
 
 /// The key under which the result may be cached: only aggregations over one finalized storage are.
-/// Everything that the result depends on besides the packets is part of the key.
+/// The key contains everything that the result depends on, except the packets.
 fn cache_key(
     engine: &Engine,
     question: &Question,

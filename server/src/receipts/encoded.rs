@@ -190,7 +190,7 @@ impl Encoded {
             }
             let id = self.bytes[at.offset..].first_chunk();
             at.offset += 16;
-            StorageId::from_bytes(*id.expect("an id is encoded in full"))
+            StorageId::from_bytes(*id.expect("an id is encoded completely"))
         });
         let entry = Entry {
             position,

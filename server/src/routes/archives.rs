@@ -183,7 +183,7 @@ pub(super) struct NotTakenDocument {
 }
 
 /// Imports a storage from a ZIP archive that was exported, or that has the same files. The storage
-/// retains its id and labels. An archive that is refused leaves nothing behind.
+/// retains its id and labels. Nothing remains of an archive that is refused.
 #[utoipa::path(
     post, path = "/storages/import", tag = "archives",
     request_body(content = Vec<u8>, content_type = "application/zip"),

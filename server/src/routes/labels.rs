@@ -142,7 +142,7 @@ fn json(value: LabelValue) -> Value {
 /// Integers are written without a fraction: 4, not 4.0.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "the condition admits only integers that an i64 holds exactly"
+    reason = "the condition admits only integers that an i64 represents exactly"
 )]
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 1e15 {

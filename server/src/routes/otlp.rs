@@ -105,7 +105,7 @@ fn success(encoding: OtlpEncoding, outcome: ExportOutcome) -> Response {
     respond(encoding, StatusCode::OK, body)
 }
 
-/// A refusal as OTLP defines it. Only 429 and 503 tell a sender to retry.
+/// A refusal as OTLP defines it. A sender retries only after 429 and 503.
 fn refusal(encoding: OtlpEncoding, problem: &Problem) -> Response {
     let status = match problem.status() {
         // All of these can succeed later: space is freed, the failed recording ends, the server

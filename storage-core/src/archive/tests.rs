@@ -16,7 +16,7 @@ use super::{
 };
 use crate::StorageError;
 
-/// Keeps what it gets, by name.
+/// Stores what it receives, by name.
 #[derive(Default)]
 struct Extracted {
     files: BTreeMap<String, Vec<u8>>,

@@ -24,7 +24,7 @@ impl Blocking {
     }
 
     /// The scope of work that is done for `cause`, while I/O is traced. Building a chunk index
-    /// reads what queries read, and is no query: its scope stays.
+    /// reads what queries read and is not a query: its scope stays.
     pub(super) fn scope(&self, cause: Cause) -> Option<Scope> {
         let scope = self.tracer.is_on().then(current)?;
         match scope {

@@ -97,7 +97,7 @@ pub struct CopiedFrom {
     pub descriptor: Descriptor,
 }
 
-/// Receives each copied packet. The copy waits for a listener that does not keep up.
+/// Receives each copied packet. The copy waits for a slow listener.
 pub type CopyListener = mpsc::Sender<CopiedPacket>;
 
 impl CopiedFrom {

@@ -27,7 +27,7 @@ pub(super) struct OnDisk {
     pub(super) folder: PathBuf,
     pub(super) file: StorageFile,
     pub(super) recovered: Option<Recovered>,
-    /// Whether its storage file or its data cannot be read: `file` has what is known of it.
+    /// Whether its storage file or its data cannot be read: `file` has what is known about it.
     pub(super) is_unreadable: bool,
 }
 
@@ -194,7 +194,7 @@ fn unreadable(folder: PathBuf, mut file: StorageFile, error: &StorageError) -> O
     }
 }
 
-/// What is known of a storage whose storage file is lost.
+/// What is known about a storage whose storage file is lost.
 fn nothing_but_its_id(id: StorageId) -> StorageFile {
     let created = i64::try_from(id.unix_millis()).unwrap_or(i64::MAX);
     StorageFile {

@@ -70,7 +70,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Adds a storage; the idempotency key keeps naming the storage that had it first.
+    /// Adds a storage; the idempotency key still refers to the storage that had it first.
     pub(super) fn insert(&self, storage: Arc<Storage>, idempotency_key: Option<IdempotencyKey>) {
         let id = storage.id;
         let previous = self.storages.write().insert(id, storage);

@@ -1,4 +1,4 @@
-//! The crash run: kills the server at random moments, restarts it, and checks that it kept its
+//! The crash run: kills the server at random moments, restarts it, and checks that it fulfilled its
 //! promises.
 //!
 //! A storage lives through many kills: during ingest and index flushes, which a small limit of the

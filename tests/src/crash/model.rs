@@ -233,7 +233,7 @@ impl Stream {
     fn acknowledge(&mut self, receipts: Vec<Receipt>) {
         for receipt in receipts {
             assert!(receipt.durable, "200 means durable: {receipt:?}");
-            assert_eq!(receipt.sequence, self.next(), "receipts come in order");
+            assert_eq!(receipt.sequence, self.next(), "receipts are in order");
             self.numbers.insert(receipt.sequence, receipt.number);
         }
     }

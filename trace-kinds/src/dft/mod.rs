@@ -28,7 +28,7 @@ mod time;
 #[cfg(test)]
 mod tests;
 
-/// Fields that are indexed by default, besides `name` and `cat`.
+/// Fields that are indexed by default, in addition to `name` and `cat`.
 pub const DIMENSIONS: [&str; 8] = [
     "pid",
     "tid",

@@ -145,7 +145,7 @@ impl HashNames {
 }
 
 /// The names for the events of one file: a declaration in the file precedes those of the rest of
-/// its set. The order matters, because small hashes of version 1.0.5 stand for different files in
+/// its set. The order matters, because small hashes of version 1.0.5 represent different files in
 /// different processes.
 #[derive(Debug, Clone, Default)]
 pub struct Names {

@@ -98,7 +98,7 @@ impl Inflater {
         }
     }
 
-    /// Inflates complete members, and a torn last one as far as it goes.
+    /// Inflates complete members, and what there is of a torn last one.
     fn members(&mut self, bytes: &[u8], text_len: usize, text: &mut TextBuffer) -> Option<()> {
         let mut rest = bytes;
         while text.text().len() < text_len {

@@ -76,7 +76,7 @@ impl Probe {
             let window: Vec<u8> = (0..self.window.len()).map(byte).collect();
             inflated(&stream, &window, len)
         };
-        // Bytes that differ with the window come from it.
+        // Bytes that differ with the window are copied from it.
         let (zeros, ones) = (with(|_| 0)?, with(|_| u8::MAX)?);
         let (low, high) = (
             with(|at| at.to_le_bytes()[0])?,

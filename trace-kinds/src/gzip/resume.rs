@@ -1,4 +1,4 @@
-//! How a scan continues after damage, and how it tells a torn file from a damaged one.
+//! How a scan continues after damage, and how it distinguishes a torn file from a damaged one.
 
 use std::io::Read;
 use std::ops::ControlFlow;

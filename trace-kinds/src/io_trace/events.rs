@@ -69,7 +69,7 @@ fn uint<'e>(value: impl Into<u64>) -> Option<Value<'e>> {
     Some(Value::Uint(value.into()))
 }
 
-/// Fields that are indexed by default, besides `name` and `cat`.
+/// Fields that are indexed by default, in addition to `name` and `cat`.
 pub(crate) const DIMENSIONS: [&str; 4] = ["cause", "file_name", "storage", "errno"];
 
 /// Decodes packets of the kind `io-trace`.

@@ -56,7 +56,7 @@ impl<'a> FieldValue<'a> {
         FieldValue::Id(digits, 2 * id.len())
     }
 
-    /// A text; an empty one is missing, because proto3 does not tell them apart.
+    /// A text; an empty one is missing, because proto3 does not distinguish them.
     pub(super) fn text(text: &'a [u8]) -> FieldValue<'a> {
         if text.is_empty() {
             FieldValue::Missing

@@ -221,7 +221,7 @@ fn timed<'a>(
         .collect()
 }
 
-/// What the program prints goes nowhere, so that only its own work counts.
+/// The output of the program is discarded, so that only its own work counts.
 fn cpu_seconds(program: &Path, arguments: &[&Path]) -> Outcome<f64> {
     let mut shell = command("sh", &["-c", "exec \"$0\" \"$@\" >/dev/null"]);
     shell.arg(program).args(arguments);

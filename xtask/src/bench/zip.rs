@@ -44,7 +44,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     report("export", bytes, begin.elapsed());
     let export_peak = peak_mib(&here);
     here.kill();
-    // The disk needs room for two copies, not three.
+    // The disk needs space for two copies, not three.
     let here = folder.join("here");
     std::fs::remove_dir_all(&here).map_err(file_failed(&here))?;
     let there = Server::start(&folder.join("there"), &settings);

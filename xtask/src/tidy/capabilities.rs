@@ -92,7 +92,6 @@ const CAPABILITIES: &[Capability] = &[
         ],
         applies_to: &["storage-core/src/"],
         allowed_in: &[
-            "storage-core/src/door/",
             // The lock file of a data folder, which is empty.
             "storage-core/src/engine/start.rs",
             "storage-core/src/io/",

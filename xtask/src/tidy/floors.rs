@@ -177,7 +177,7 @@ const ROOMS: &[Room] = &[
     },
 ];
 
-/// External crates that only some rooms may import, and why.
+/// External crates that only some crates may import, and why.
 const RESERVED: &[(&str, &[&str], &str)] = &[
     ("arrow-array", &["row-formats"], "only rows become tables"),
     ("arrow-ipc", &["row-formats"], "only rows become tables"),

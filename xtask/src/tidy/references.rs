@@ -8,7 +8,7 @@ use super::source::Text;
 /// A path with one of these is a pattern, not a path.
 const PLACEHOLDERS: &[char] = &['<', '>', '{', '}', '*', '…', '$', ' '];
 
-/// Names that stand for others in the documents.
+/// Abbreviations that the documents use for several names.
 const VARIABLES: &[&str] = &["NAME", "vN"];
 
 /// Paths in backquotes that lead nowhere. The changelog also names what is gone.

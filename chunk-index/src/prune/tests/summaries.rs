@@ -1,4 +1,4 @@
-//! Answers of the summaries, besides which chunks need not be read.
+//! What summaries answer, other than which chunks need not be read.
 
 use super::*;
 

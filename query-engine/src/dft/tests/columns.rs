@@ -1,5 +1,5 @@
-//! Columns: what they tell, and that nothing but their own is believed. That answers are the same
-//! with them is a part of every test of the others.
+//! Columns: what they answer, and that only columns of the current index are used. That answers are
+//! the same with them is a part of every test of the others.
 
 use super::super::columns_path;
 use super::*;
@@ -44,7 +44,8 @@ fn counts_over_parts_of_chunks_read_no_data() {
         assert_eq!((report.read, counters.fetched_bytes), (0, 0), "{query}");
         assert!(counters.column_bytes > 0, "{query}");
     }
-    // What the columns do not hold is read, where the rest of the question leaves anything.
+    // Chunks are read for what the columns do not contain, unless the rest of the query rules them
+    // out.
     let query = "ret == 6 and ts < 1700000000300000 and dur > 80";
     let (_, report) = ask_count(&paths, &request(query), true);
     assert!(report.read > 0 && report.read < 8, "{report:?}");
@@ -77,11 +78,14 @@ fn columns_are_built_on_request_and_removed_with_their_index() {
     };
     assert_eq!(update(&with_columns(), false), (Update::Fresh, true));
     assert_eq!(update(&options(30_000), false), (Update::Fresh, false));
-    assert!(columns.exists(), "an index that is left alone keeps them");
+    assert!(
+        columns.exists(),
+        "columns remain while the index is unchanged"
+    );
     assert_eq!(update(&options(30_000), true), (Update::Built, false));
     assert!(!columns.exists(), "another index does not");
     assert_eq!(update(&with_columns(), false), (Update::Built, true));
-    // A field that they do not hold.
+    // A field that they do not contain.
     let mut more = with_columns();
     more.config.add(FieldPath::new("epoch"));
     assert_eq!(update(&more, false), (Update::Built, true));

@@ -42,7 +42,7 @@ fn real_traces_give_the_same_result_in_every_form() {
             }
             texts.push(text);
         }
-        // The start of each file: whole ones are for the benchmark.
+        // The start of each file: the benchmark reads complete ones.
         for text in &mut texts {
             let end = text.len().min(250_000);
             text.truncate(end);

@@ -19,7 +19,7 @@ fn a_stale_index_is_not_used() {
     let (found, report) = ask_count(&paths, &all, true);
     assert_eq!((found, report.indexed), (541, 0));
 
-    // Another time and the same bytes: the checksum tells.
+    // Another time and the same bytes: the checksums are equal.
     index(&path);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -42,7 +42,7 @@ fn a_stale_index_is_not_used() {
 fn a_damaged_sidecar_is_reported_and_does_not_change_the_result() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.pfw.gz");
-    // One member, so that it is entered by the windows that the sidecar keeps.
+    // One member, so that reading starts at windows that the sidecar stores.
     std::fs::write(&path, gzip(&version_1(1, 3_000), usize::MAX)).unwrap();
     write_sidecar(&path, &build(&path, &options(30_000)).unwrap().index).unwrap();
     let sidecar = std::fs::read(sidecar_path(&path)).unwrap();
@@ -94,7 +94,7 @@ fn a_truncated_file_is_read_up_to_the_cut() {
     }
 }
 
-/// Counts, and what is said of damage.
+/// Counts, and the messages about damage.
 fn count_and_faults(path: &Path, query: &str, indexed: bool) -> (u64, Vec<String>) {
     let (count, report) = ask_count(&[path.to_owned()], &request(query), indexed);
     assert_eq!(report.indexed, usize::from(indexed));

@@ -1,4 +1,4 @@
-//! Files with more hashes than a dictionary takes: their filters are places in the list of names.
+//! Files with more hashes than fit in a dictionary: their filters are indexes in the list of names.
 
 use chunk_index::{BlockKind, ChunkFilter, Sidecar};
 
@@ -118,11 +118,7 @@ fn a_hash_of_one_chunk_is_searched_in_that_chunk_only() {
     }
     assert!(read < 90, "{read}");
     let (found, report) = ask_count(&paths, &request("fhash == 'ffffffffffffffff'"), true);
-    assert_eq!(
-        (found, report.read),
-        (0, 0),
-        "no stranger is taken for a member"
-    );
+    assert_eq!((found, report.read), (0, 0), "no other hash is in the set");
 }
 
 #[test]

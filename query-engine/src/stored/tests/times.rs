@@ -69,7 +69,7 @@ fn ctf_metadata(offset: u32) -> String {
     )
 }
 
-/// A packet whose times are what they are: its own may be zero, and events lie outside of them.
+/// A packet with arbitrary times: its span may be zero, and events may be outside of it.
 fn ctf_packet(done: &[Done]) -> Vec<u8> {
     let first = done.first().map_or(0, |(start, ..)| u64::from(*start));
     let mut bytes = Vec::new();
@@ -293,7 +293,7 @@ proptest! {
     }
 }
 
-/// The kinds whose packets tell when their events are.
+/// The kinds whose packets contain the times of their events.
 const KINDS: [Kind; 3] = [Kind::IoTrace, Kind::Dft, Kind::Ctf];
 
 /// Eight packets, a second after another.
@@ -352,7 +352,7 @@ fn packets_with_unknown_times_are_read() {
             "{report:?}"
         );
         assert_eq!((report.counters.decoded.events, report.matched), (12, 6));
-        // A question that asks for no time asks for no times.
+        // A query without a condition on time requests no packet times.
         let [_, timed] = leaves(&eight(kind), &[3; 8], kind, 1);
         let request = Request {
             query: Some(Query::parse("name == 'read'").unwrap()),
