@@ -1,5 +1,6 @@
 //! Words that no file of the repository may contain: paths of one machine, hosts of package
-//! registries, notes about who or what wrote a text.
+//! registries, notes about who or what wrote a text, and phrases for which plain English has a
+//! shorter word.
 
 use super::Finding;
 use super::source::Text;
@@ -18,6 +19,15 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("registry.", "npmjs.org", "the host of a package registry"),
     ("co-authored", "-by:", "the history records the author"),
     ("generated", " with [", "the history records the author"),
+    ("ended", " well", "say finished, completed or succeeded"),
+    ("left", " out", "say skipped, ignored or omitted"),
+    ("made", " anew", "say rebuilt"),
+    ("told", " of ", "say reported or given"),
+    ("stands", " in ", "say contains or is in"),
+    (" lies", " in ", "say is in"),
+    ("lies", " behind", "say follows"),
+    ("goes", " past", "say bypasses or skips"),
+    ("by the", " way of", "say through, or name what is done"),
 ];
 
 /// Cargo writes these files and names its registry in them.

@@ -78,7 +78,7 @@ impl<'a> Staging<'a> {
         let Some((file, bytes)) = self.description.take() else {
             return Err(refused(
                 "",
-                "there is no storage file, so this is not a storage",
+                "the archive has no storage file, so it is not a storage",
             ));
         };
         if let Some(name) = self.missing.keys().min() {
