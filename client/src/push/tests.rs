@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 use storage_format::Kind;
 use storage_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::*;
@@ -149,6 +151,40 @@ fn lines(count: usize) -> String {
     (0..count).map(line).collect()
 }
 
+/// A server, and a file of this many lines.
+async fn start_with(count: usize) -> (TempDir, PathBuf, TestServer, Arc<Mutex<Model>>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.pfw");
+    fs::write(&path, lines(count)).unwrap();
+    let (server, model) = start().await;
+    (folder, path, server, model)
+}
+
+/// Follows the file at `path` until the returned switch is set.
+fn follow(
+    server: &TestServer,
+    path: &Path,
+    configure: impl FnOnce(Follow) -> Follow,
+) -> (
+    Arc<AtomicBool>,
+    JoinHandle<Result<Vec<StreamReport>, ClientError>>,
+) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let journals = path.with_file_name("journals");
+    let follow = Follow {
+        poll_every: Duration::from_millis(1),
+        ..Follow::new(Arc::clone(&stop), journals)
+    };
+    let options = PushOptions {
+        follow: Some(configure(follow)),
+        ..options()
+    };
+    let plan = Plan::of(&[path.to_owned()], &PlanOptions::default()).unwrap();
+    let client = server.client();
+    let pushing = tokio::spawn(async move { push(&client, plan, &options, &silent()).await });
+    (stop, pushing)
+}
+
 async fn push_file(server: &TestServer, path: &Path) -> Result<StreamReport, ClientError> {
     let plan = Plan::of(&[path.to_owned()], &PlanOptions::default())?;
     let mut reports = push(&server.client(), plan, &options(), &silent()).await?;
@@ -157,10 +193,7 @@ async fn push_file(server: &TestServer, path: &Path) -> Result<StreamReport, Cli
 
 #[tokio::test]
 async fn a_file_pushed_again_resumes_at_the_servers_position() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.pfw");
-    fs::write(&path, lines(1000)).unwrap();
-    let (server, model) = start().await;
+    let (_folder, path, server, model) = start_with(1000).await;
 
     let first = push_file(&server, &path).await.unwrap();
     assert_eq!((first.resumed_at, first.kind), (0, Kind::Dft));
@@ -189,9 +222,7 @@ async fn a_file_pushed_again_resumes_at_the_servers_position() {
 
 #[tokio::test]
 async fn a_rewritten_file_is_pushed_again_and_an_older_one_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.pfw");
-    let (server, model) = start().await;
+    let (_folder, path, server, model) = start_with(0).await;
     let now = SystemTime::now();
     let write = |count, time| {
         fs::write(&path, lines(count)).unwrap();
@@ -216,10 +247,7 @@ async fn a_rewritten_file_is_pushed_again_and_an_older_one_is_refused() {
 
 #[tokio::test]
 async fn a_broken_connection_neither_loses_nor_duplicates_packets() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.pfw");
-    fs::write(&path, lines(1000)).unwrap();
-    let (server, model) = start().await;
+    let (_folder, path, server, model) = start_with(1000).await;
     model.lock().unwrap().breaks_after = Some(5);
     let report = push_file(&server, &path).await.unwrap();
     let model = model.lock().unwrap();
@@ -231,10 +259,7 @@ async fn a_broken_connection_neither_loses_nor_duplicates_packets() {
 
 #[tokio::test]
 async fn a_push_with_another_packet_size_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.pfw");
-    fs::write(&path, lines(1000)).unwrap();
-    let (server, model) = start().await;
+    let (_folder, path, server, model) = start_with(1000).await;
     push_file(&server, &path).await.unwrap();
     let there = model.lock().unwrap().packet_count();
     let options = PushOptions {
@@ -264,27 +289,14 @@ async fn until(model: &Mutex<Model>, content: &str) {
 
 #[tokio::test]
 async fn a_growing_file_is_followed_across_restarts() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.pfw");
-    fs::write(&path, lines(150)).unwrap();
-    let (server, model) = start().await;
+    let (_folder, path, server, model) = start_with(150).await;
     let mut written = lines(150);
     for restart in 0..3 {
-        let stop = Arc::new(AtomicBool::new(false));
-        let follow = Follow {
-            stop: Arc::clone(&stop),
-            journals: folder.path().join("journals"),
-            poll_every: Duration::from_millis(1),
+        let (stop, pushing) = follow(&server, &path, |follow| Follow {
             flush_after: Duration::from_millis(5),
             report_every: Duration::ZERO,
-        };
-        let options = PushOptions {
-            follow: Some(follow),
-            ..options()
-        };
-        let plan = Plan::of(std::slice::from_ref(&path), &PlanOptions::default()).unwrap();
-        let client = server.client();
-        let pushing = tokio::spawn(async move { push(&client, plan, &options, &silent()).await });
+            ..follow
+        });
         until(&model, &written).await;
         for step in 0..3 {
             let more = lines(40 + restart * 30 + step);
@@ -342,22 +354,10 @@ fn check_provenance(model: &Model, file: &[u8]) {
 
 #[tokio::test]
 async fn missing_provenance_is_reported_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.pfw");
-    let (server, model) = start().await;
+    let (_folder, path, server, model) = start_with(0).await;
     let mut written = String::new();
     for (round, refuses) in [false, true, true, false].into_iter().enumerate() {
         model.lock().unwrap().refuses_provenance = refuses;
-        let stop = Arc::new(AtomicBool::new(false));
-        let follow = Follow {
-            poll_every: Duration::from_millis(1),
-            flush_after: Duration::from_millis(1),
-            ..Follow::new(Arc::clone(&stop), folder.path().join("journals"))
-        };
-        let options = PushOptions {
-            follow: Some(follow),
-            ..options()
-        };
         let mut file = fs::File::options()
             .create(true)
             .append(true)
@@ -370,9 +370,10 @@ async fn missing_provenance_is_reported_later() {
             written.clone()
         };
         append(120 + round);
-        let plan = Plan::of(std::slice::from_ref(&path), &PlanOptions::default()).unwrap();
-        let client = server.client();
-        let pushing = tokio::spawn(async move { push(&client, plan, &options, &silent()).await });
+        let (stop, pushing) = follow(&server, &path, |follow| Follow {
+            flush_after: Duration::from_millis(1),
+            ..follow
+        });
         for count in [3, 170] {
             let now = append(count);
             until(&model, &now).await;
@@ -387,23 +388,11 @@ async fn missing_provenance_is_reported_later() {
 
 #[tokio::test]
 async fn a_rotated_file_is_finished_and_its_successor_followed() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("t.pfw");
-    fs::write(&path, lines(150)).unwrap();
-    let (server, model) = start().await;
-    let stop = Arc::new(AtomicBool::new(false));
-    let follow = Follow {
-        poll_every: Duration::from_millis(1),
+    let (folder, path, server, model) = start_with(150).await;
+    let (stop, pushing) = follow(&server, &path, |follow| Follow {
         flush_after: Duration::from_secs(3600),
-        ..Follow::new(Arc::clone(&stop), folder.path().join("journals"))
-    };
-    let options = PushOptions {
-        follow: Some(follow),
-        ..options()
-    };
-    let plan = Plan::of(std::slice::from_ref(&path), &PlanOptions::default()).unwrap();
-    let client = server.client();
-    let pushing = tokio::spawn(async move { push(&client, plan, &options, &silent()).await });
+        ..follow
+    });
     let begun = async {
         while model.lock().unwrap().packet_count() == 0 {
             tokio::time::sleep(Duration::from_millis(1)).await;
