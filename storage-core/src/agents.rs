@@ -100,7 +100,7 @@ impl Agents {
             let Ok(FileName::Agent(id)) = text.parse() else {
                 continue;
             };
-            match read_agent(&path) {
+            match read_agent(&path, &id) {
                 Ok(file) => drop(known.insert(id, Arc::new(Agent::of(&file)))),
                 // One damaged agent file must not prevent the server from starting.
                 Err(error) => {
@@ -163,8 +163,8 @@ impl Agents {
     /// The complete agent file.
     pub(crate) async fn file(&self, id: &AgentId) -> Result<AgentFile, StorageError> {
         self.get(id)?;
-        let path = self.path(id);
-        let read = tokio::task::spawn_blocking(move || read_agent(&path)).await;
+        let (path, id) = (self.path(id), id.clone());
+        let read = tokio::task::spawn_blocking(move || read_agent(&path, &id)).await;
         read.map_err(|_| StorageError::Stopping)?
     }
 
@@ -289,10 +289,12 @@ impl Agents {
     }
 }
 
-fn read_agent(path: &Path) -> Result<AgentFile, StorageError> {
+fn read_agent(path: &Path, id: &AgentId) -> Result<AgentFile, StorageError> {
     let max = u64::from(ENVELOPE_BODY_BYTES_MAX);
     let bytes = read_small(path, max).map_err(StorageError::io("read", path))?;
-    AgentFile::decode(&bytes).map_err(StorageError::damaged(path))
+    let file = AgentFile::decode(&bytes).map_err(StorageError::damaged(path))?;
+    file.check_id(id).map_err(StorageError::damaged(path))?;
+    Ok(file)
 }
 
 fn check_spec(spec: &AgentSpec) -> Result<(), StorageError> {

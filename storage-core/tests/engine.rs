@@ -20,7 +20,10 @@ use storage_core::{
     StorageFilter, StoragePatch,
 };
 use storage_format::{
-    LeafType, StorageId, StreamPosition, frame::Facts, paths::FileName, storage_file::StorageState,
+    LeafType, StorageId, StreamPosition,
+    frame::Facts,
+    paths::{AGENTS_FOLDER, FileName},
+    storage_file::StorageState,
 };
 use support::{
     agent, check_intact, check_packets, config, copy_of_running, data_file, packet, payload,
@@ -33,6 +36,14 @@ async fn open(folder: &Path, io: IoChoice) -> Engine {
 }
 
 const BOTH: [(&str, LeafType); 2] = [("array", LeafType::Array), ("plain", LeafType::Plain)];
+
+/// A new folder, an engine on it, and an open storage with both streams.
+async fn prepared() -> (tempfile::TempDir, Engine, StorageId) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    let storage = prepare(&engine, &BOTH).await;
+    (folder, engine, storage)
+}
 
 async fn life_cycle(io: IoChoice) {
     let folder = tempfile::tempdir().unwrap();
@@ -79,9 +90,7 @@ async fn a_storage_lives_from_creation_to_finalization_over_blocking_calls() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn acknowledged_packets_survive_a_crash() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = open(folder.path(), IoChoice::Auto).await;
-    let storage = prepare(&engine, &BOTH).await;
+    let (folder, engine, storage) = prepared().await;
     push_all(&engine, storage, "array", 0..80).await;
     push_all(&engine, storage, "plain", 0..80).await;
     let copy = copy_of_running(folder.path());
@@ -114,9 +123,7 @@ async fn acknowledged_packets_survive_a_crash() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeat_gets_the_first_receipt_and_a_gap_the_expected_sequence() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = open(folder.path(), IoChoice::Auto).await;
-    let storage = prepare(&engine, &BOTH).await;
+    let (_folder, engine, storage) = prepared().await;
     for (name, _) in BOTH {
         let first = push(
             &engine,
@@ -157,9 +164,7 @@ async fn a_repeat_gets_the_first_receipt_and_a_gap_the_expected_sequence() {
 
 #[tokio::test]
 async fn a_position_without_a_next_one_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = open(folder.path(), IoChoice::Auto).await;
-    let storage = prepare(&engine, &BOTH).await;
+    let (_folder, engine, storage) = prepared().await;
     for (epoch, sequence) in [(u64::MAX, 0), (0, u64::MAX), (u64::MAX, u64::MAX)] {
         let mut last = packet(0, 0);
         last.position = StreamPosition::new(epoch, sequence);
@@ -176,9 +181,7 @@ async fn a_position_without_a_next_one_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_bytes_at_a_known_position_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = open(folder.path(), IoChoice::Auto).await;
-    let storage = prepare(&engine, &BOTH).await;
+    let (_folder, engine, storage) = prepared().await;
     let other = |sequence| {
         let mut other = packet(0, sequence);
         other.payload = Bytes::from_static(b"other bytes");
@@ -236,9 +239,7 @@ async fn check_unreadable(engine: &Engine, storage: StorageId, reason: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storage_with_a_damaged_storage_file_is_listed_replaced_and_deleted() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = open(folder.path(), IoChoice::Auto).await;
-    let storage = prepare(&engine, &BOTH).await;
+    let (folder, engine, storage) = prepared().await;
     push_all(&engine, storage, "array", 0..60).await;
     let info = engine.storages().finalize(storage).await.unwrap();
     let new = NewStorage {
@@ -314,9 +315,7 @@ async fn a_storage_with_a_damaged_storage_file_is_listed_replaced_and_deleted() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn finalizing_is_repeatable() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = open(folder.path(), IoChoice::Auto).await;
-    let storage = prepare(&engine, &BOTH).await;
+    let (_folder, engine, storage) = prepared().await;
     push_all(&engine, storage, "array", 0..60).await;
     let storages = engine.storages();
     let (first, second, third) = tokio::join!(
@@ -381,9 +380,7 @@ async fn parts_of_the_index_are_combined_with_the_live_tree() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_index_is_rebuilt_from_the_frames() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = open(folder.path(), IoChoice::Auto).await;
-    let storage = prepare(&engine, &BOTH).await;
+    let (folder, engine, storage) = prepared().await;
     push_all(&engine, storage, "array", 0..20).await;
     push_all(&engine, storage, "plain", 0..20).await;
     engine.storages().finalize(storage).await.unwrap();
@@ -466,9 +463,7 @@ fn storages_left(folder: &Path) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_storage_leaves_nothing_and_its_writer_stops() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = open(folder.path(), IoChoice::Auto).await;
-    let storage = prepare(&engine, &BOTH).await;
+    let (folder, engine, storage) = prepared().await;
     push_all(&engine, storage, "array", 0..5).await;
     engine.storages().delete(storage).await.unwrap();
     assert_eq!(
@@ -490,9 +485,7 @@ async fn a_second_engine_cannot_use_the_folder() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_report_progress_and_can_be_cancelled() {
-    let folder = tempfile::tempdir().unwrap();
-    let engine = open(folder.path(), IoChoice::Auto).await;
-    let storage = prepare(&engine, &BOTH).await;
+    let (_folder, engine, storage) = prepared().await;
     push_all(&engine, storage, "array", 0..20).await;
     engine.storages().finalize(storage).await.unwrap();
     let new = NewStorage {
@@ -687,5 +680,19 @@ async fn an_idle_storage_has_no_live_tree_for_long() {
         wait_for_live_bytes(&engine, 0).await;
     }
     assert!(engine.counters().index_parts.get() >= 3);
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_file_under_the_name_of_another_agent_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    prepare(&engine, &BOTH).await;
+    engine.shutdown().await.unwrap();
+    let path = |name| folder.path().join(AGENTS_FOLDER).join(name);
+    std::fs::copy(path("agent-1.agent"), path("agent-2.agent")).unwrap();
+    let engine = open(folder.path(), IoChoice::Auto).await;
+    assert!(engine.agents().get(&agent()).is_ok());
+    assert!(engine.agents().get(&"agent-2".parse().unwrap()).is_err());
     engine.shutdown().await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, Codec, FormatError, Kind, LeafType, StreamId, envelope};
+use crate::{AgentId, Codec, FormatError, FormatErrorKind, Kind, LeafType, StreamId, envelope};
 
 const MAGIC: [u8; 8] = *b"THAGENT\0";
 const WHAT: &str = "agent file";
@@ -45,14 +45,38 @@ impl AgentFile {
     /// # Errors
     /// When the content exceeds the limits of an envelope.
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        assert!(
+            self.is_sorted(),
+            "streams are searched by id, so they are sorted"
+        );
         envelope::encode(WHAT, MAGIC, self)
     }
 
-    /// Decodes a agent file.
+    /// Decodes an agent file.
     ///
     /// # Errors
     /// When the bytes are damaged, of another version or something else.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        envelope::decode(WHAT, MAGIC, bytes)
+        let file: Self = envelope::decode(WHAT, MAGIC, bytes)?;
+        if file.is_sorted() {
+            return Ok(file);
+        }
+        let kind = FormatErrorKind::Field { name: "streams" };
+        Err(FormatError::new(WHAT, 0, kind))
+    }
+
+    /// Checks that this is the file of agent `id`.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn check_id(&self, id: &AgentId) -> Result<(), FormatError> {
+        if self.id == *id {
+            return Ok(());
+        }
+        Err(FormatError::new(WHAT, 0, FormatErrorKind::Foreign))
+    }
+
+    fn is_sorted(&self) -> bool {
+        self.streams.is_sorted_by(|a, b| a.id < b.id)
     }
 }

@@ -61,7 +61,7 @@ pub enum FormatErrorKind {
         /// Name of the field that does not grow as it must.
         name: &'static str,
     },
-    /// The file belongs to another storage or leaf.
+    /// The file belongs to another storage, leaf or agent.
     Foreign,
 }
 
@@ -87,7 +87,7 @@ impl fmt::Display for FormatErrorKind {
                 write!(f, "`{name}` is {found}, the limit is {max}")
             }
             Self::Order { name } => write!(f, "`{name}` does not follow the packet before"),
-            Self::Foreign => f.write_str("the file belongs to another storage or leaf"),
+            Self::Foreign => f.write_str("the file belongs to another storage, leaf or agent"),
         }
     }
 }
