@@ -39,6 +39,10 @@ pub(crate) fn encode_statistics(chunks: &[ChunkStatistics]) -> Vec<u8> {
     let mut numbers: HashMap<&[u8], u64> = HashMap::new();
     let (mut rows, mut before) = (Vec::new(), 0);
     for chunk in chunks {
+        assert!(
+            chunk.groups.len() <= GROUPS_MAX,
+            "a reader refuses a chunk with more groups"
+        );
         put_varint(&mut rows, chunk.groups.len() as u64);
         for group in &chunk.groups {
             for label in [&group.cat, &group.name] {
@@ -102,15 +106,24 @@ pub(crate) fn decode_statistics(
 /// from the one `before`.
 fn put_totals(out: &mut Vec<u8>, totals: &Totals, before: &mut i64) {
     let durations = &totals.durations;
+    assert!(
+        totals.timed.max(totals.odd).max(durations.count) <= totals.events,
+        "each count is of some of the events"
+    );
+    assert_eq!(
+        totals.times.is_some(),
+        totals.timed > 0,
+        "a reader expects times if an event has one"
+    );
     put_varint(out, totals.events);
-    put_varint(out, totals.events.wrapping_sub(totals.timed));
+    put_varint(out, totals.events - totals.timed);
     put_varint(out, totals.odd);
-    if let Some(times) = totals.times.filter(|_| totals.timed > 0) {
+    if let Some(times) = totals.times {
         put_signed(out, times.first.wrapping_sub(*before));
         put_lengths(out, times);
         *before = times.first;
     }
-    put_varint(out, totals.events.wrapping_sub(durations.count));
+    put_varint(out, totals.events - durations.count);
     if durations.count > 0 {
         put_wide(out, fold(durations.sum));
         put_wide(out, durations.sum_squares);
@@ -162,6 +175,10 @@ pub(crate) fn put_times(out: &mut Vec<u8>, times: Option<TimeRange>) {
 }
 
 fn put_lengths(out: &mut Vec<u8>, times: TimeRange) {
+    assert!(
+        times.first <= times.last && times.last <= times.end,
+        "no event ends before it starts"
+    );
     put_varint(out, times.last.abs_diff(times.first));
     put_varint(out, times.end.abs_diff(times.last));
 }
@@ -195,6 +212,11 @@ pub(crate) fn encode_sketches(chunks: &[ChunkStatistics]) -> Vec<u8> {
     let (mut out, mut steps, mut counts) = (Vec::new(), Vec::new(), Vec::new());
     for totals in chunks.iter().flat_map(totals_of) {
         let sketch = &totals.durations.sketch;
+        assert_eq!(
+            sketch.count(),
+            totals.durations.count,
+            "a sketch has all durations"
+        );
         put_varint(&mut out, sketch.low());
         put_varint(&mut out, sketch.bins().count() as u64);
         let mut before = 0;
@@ -337,7 +359,14 @@ pub(crate) fn encode_filters(chunks: &[Option<ChunkFilter>]) -> Vec<u8> {
     for filter in chunks {
         let head = match filter {
             None => 0,
-            Some(ChunkFilter::Bloom(filter)) => 1 + 2 * (filter.byte_len() / BLOCK_BYTES),
+            Some(ChunkFilter::Bloom(filter)) => {
+                let blocks = filter.byte_len() / BLOCK_BYTES;
+                assert!(
+                    (1..=BLOCKS_MAX).contains(&blocks),
+                    "a reader refuses an empty and a larger filter"
+                );
+                1 + 2 * blocks
+            }
             Some(ChunkFilter::Entries(numbers)) => 2 + 2 * numbers.bytes().len(),
         };
         put_varint(&mut out, head as u64);

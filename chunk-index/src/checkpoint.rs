@@ -85,14 +85,26 @@ pub(crate) fn encode(checkpoints: &[Checkpoint], file: &mut Vec<u8>) -> Vec<u8> 
     put_varint(&mut table, checkpoints.len() as u64);
     let (mut raw, mut at) = (0, 0);
     for checkpoint in checkpoints {
-        put_varint(&mut table, checkpoint.raw_offset.wrapping_sub(raw));
-        put_varint(&mut table, checkpoint.offset.wrapping_sub(at));
+        assert!(
+            raw <= checkpoint.raw_offset && at <= checkpoint.offset,
+            "checkpoints are in the order of the file"
+        );
+        assert!(
+            checkpoint.bits <= 7 && (checkpoint.bits == 0 || checkpoint.offset > 0),
+            "the bits of a checkpoint are in the byte before it"
+        );
+        put_varint(&mut table, checkpoint.raw_offset - raw);
+        put_varint(&mut table, checkpoint.offset - at);
         (raw, at) = (checkpoint.raw_offset, checkpoint.offset);
         table.push(checkpoint.bits);
         match &checkpoint.window {
             // An index is encoded only when it is completely loaded.
             Window::Member | Window::Stored(_) => table.push(0),
             Window::Loaded(window) => {
+                assert!(
+                    window.len() <= WINDOW_BYTES,
+                    "deflate refers back by at most a window"
+                );
                 let packed = compress(window, WINDOW_LEVEL);
                 let smaller = packed.len() < window.len();
                 let stored = if smaller { &packed } else { window };

@@ -89,6 +89,8 @@ impl IndexConfig {
             .collect();
         if missing.is_empty() {
             Work::Nothing
+        } else if dimensions.len() + missing.len() > DIMENSIONS_MAX {
+            Work::Everything
         } else {
             Work::Dimensions(missing)
         }
@@ -102,7 +104,8 @@ pub enum Work {
     Nothing,
     /// Only these dimensions.
     Dimensions(Vec<FieldPath>),
-    /// Everything: it was made with another configuration and is rebuilt.
+    /// Everything: it was made with another configuration, or would have too many dimensions, and
+    /// is rebuilt.
     Everything,
 }
 
@@ -123,5 +126,30 @@ mod tests {
         let mut finer = new.clone();
         finer.false_positive_rate = 0.001;
         assert_eq!(finer.work(new.hash(), new.dimensions()), Work::Everything);
+    }
+
+    fn check(indexed: usize, added: usize, expected: fn(&Work) -> bool) {
+        let names = |from: usize, count| (from..from + count).map(|at| format!("f{at}"));
+        let old: Vec<FieldPath> = names(0, indexed)
+            .map(|name| FieldPath::new(&name))
+            .collect();
+        let added: Vec<String> = names(indexed, added).collect();
+        let config = IndexConfig::new(added.iter().map(String::as_str));
+        let work = config.work(config.hash(), &[&config.dimensions()[..2], &old].concat());
+        assert!(expected(&work), "{indexed} and {}: {work:?}", added.len());
+    }
+
+    #[test]
+    fn an_index_never_gets_more_dimensions_than_can_be_read() {
+        check(10, 0, |work| *work == Work::Nothing);
+        check(
+            10,
+            3,
+            |work| matches!(work, Work::Dimensions(added) if added.len() == 3),
+        );
+        check(DIMENSIONS_MAX - 5, 3, |work| {
+            matches!(work, Work::Dimensions(_))
+        });
+        check(DIMENSIONS_MAX - 5, 4, |work| *work == Work::Everything);
     }
 }

@@ -134,10 +134,10 @@ impl Provenance {
             );
             put_varint(&mut out, segment.lines);
             put_varint(&mut out, segment.events);
-            *ends = (
-                segment.offset.wrapping_add(segment.length),
-                segment.first_line.wrapping_add(segment.lines),
-            );
+            let after = |start: u64, count| start.checked_add(count);
+            *ends = after(segment.offset, segment.length)
+                .zip(after(segment.first_line, segment.lines))
+                .expect("a segment ends before 2^64");
         }
         closed(SIGNATURE, header(SIGNATURE), out)
     }

@@ -16,13 +16,19 @@ thread_local! {
 
 /// The stored form of `raw`: compressed if the codec says so and the result is shorter.
 pub(crate) fn store(raw: &Bytes, codec: Codec, level: i32) -> (Codec, Bytes) {
-    match codec {
-        Codec::Zstd if raw.len() >= COMPRESS_BYTES_MIN => match compress(raw, level) {
-            Some(stored) if stored.len() < raw.len() => (Codec::Zstd, stored),
-            _ => (Codec::None, raw.clone()),
-        },
+    let packed = match codec {
+        Codec::Zstd if raw.len() >= COMPRESS_BYTES_MIN => compress(raw, level),
+        _ => None,
+    };
+    let (codec, stored) = match packed {
+        Some(packed) if packed.len() < raw.len() => (Codec::Zstd, packed),
         _ => (Codec::None, raw.clone()),
-    }
+    };
+    assert!(
+        stored.is_empty() == raw.is_empty() && stored.len() <= raw.len(),
+        "a stored payload has bytes, and no more than the packet"
+    );
+    (codec, stored)
 }
 
 fn compress(raw: &[u8], level: i32) -> Option<Bytes> {

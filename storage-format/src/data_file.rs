@@ -102,6 +102,10 @@ impl DataFileHeader {
     /// The bytes of the header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        assert!(
+            self.path.bucket.is_none_or(|bucket| bucket.length > 0),
+            "a length of 0 means that a leaf has no bucket"
+        );
         let mut bytes = [0; HEADER_BYTES];
         let (agent, stream) = (self.path.agent.as_str(), self.path.stream.as_str());
         put(&mut bytes, 0, MAGIC);
@@ -146,6 +150,7 @@ impl DataFileHeader {
                 .ok_or(fault(name, u64_of(at)))
         };
         let bucket = match get_u64(bytes, 48) {
+            0 if get_i64(bytes, 40) != i64::MIN => return Err(fault("time bucket", 40)),
             0 => None,
             length => Some(Bucket {
                 begin: get_i64(bytes, 40),

@@ -253,7 +253,7 @@ pub const fn frame_bytes(stored_size: u32) -> u64 {
 }
 
 /// Whether a payload may have this size, raw or stored.
-fn is_packet_size(size: u32) -> bool {
+pub(crate) fn is_packet_size(size: u32) -> bool {
     (1..=PACKET_BYTES_MAX).contains(&size)
 }
 

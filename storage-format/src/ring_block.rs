@@ -60,6 +60,7 @@ impl<'a> RingBlock<'a> {
             time_basis: _,
         } = self.facts;
         let (begin, end) = time_span.unwrap_or_default();
+        assert!(begin <= end, "a time span does not end before it begins");
         put(&mut bytes, 0, MAGIC);
         put(&mut bytes, 8, FORMAT_VERSION.to_le_bytes());
         bytes[10] = u8::from(time_span.is_some())
@@ -94,6 +95,9 @@ impl<'a> RingBlock<'a> {
         let flags = bytes[10];
         if flags > 7 {
             return Err(field(10, "known facts"));
+        }
+        if get_i64(bytes, 24) > get_i64(bytes, 32) {
+            return Err(field(24, "time span"));
         }
         let length = get_u32(bytes, 12);
         if length > PACKET_BYTES_MAX {

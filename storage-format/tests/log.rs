@@ -457,15 +457,16 @@ proptest! {
         length in 65_000..=LOG_BATCH_BYTES_MAX,
         block in 1..1_u64 << 40,
     ) {
+        let file = (words[0] >> 1).max(1);
         let header = LogFileHeader {
             storage: storage(),
-            file: DataFileId(words[0]),
+            file: DataFileId(file),
             is_arranged,
             salt: words[1],
             created: words[2].cast_signed(),
             first_batch: words[3],
             previous: has_previous.then_some(PreviousFile {
-                file: DataFileId(words[4] >> 1),
+                file: DataFileId(words[4] % file),
                 length: words[5],
             }),
             chain,

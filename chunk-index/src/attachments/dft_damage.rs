@@ -35,6 +35,10 @@ impl DftDamage {
         let mut out = vec![VERSION];
         put_length(&mut out, self.0.len());
         for part in &self.0 {
+            assert!(
+                part.offset <= part.end,
+                "a part does not end before it begins"
+            );
             out.extend_from_slice(&part.offset.to_le_bytes());
             out.extend_from_slice(&part.end.to_le_bytes());
             out.push(part.reason);
@@ -56,6 +60,9 @@ impl DftDamage {
                 end: reader.u64()?,
                 reason: reader.byte()?,
             });
+        }
+        if parts.iter().any(|part| part.offset > part.end) {
+            return Err(reader.damaged("a part ends before it begins"));
         }
         reader.end()?;
         Ok(DftDamage(parts))

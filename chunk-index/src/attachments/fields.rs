@@ -97,7 +97,7 @@ impl<'a> FieldReader<'a> {
 /// Appends a length or a count of 32 bits. Longer values are in no trace; one would be refused
 /// when it is read.
 pub(super) fn put_length(out: &mut Vec<u8>, length: usize) {
-    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    let length = u32::try_from(length).expect("an attachment is far below 4 GiB");
     out.extend_from_slice(&length.to_le_bytes());
 }
 

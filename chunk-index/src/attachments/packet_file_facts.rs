@@ -65,11 +65,8 @@ impl PacketFileFacts {
         out.extend_from_slice(&self.metadata.to_le_bytes());
         out.extend_from_slice(&self.broken.to_le_bytes());
         let length = u8::try_from(self.header.len());
-        debug_assert!(length.is_ok(), "RocksDB headers have 54 bytes");
-        out.push(length.unwrap_or(0));
-        if length.is_ok() {
-            out.extend_from_slice(&self.header);
-        }
+        out.push(length.expect("RocksDB headers have 54 bytes"));
+        out.extend_from_slice(&self.header);
         let fault = self.fault.as_deref().unwrap_or_default();
         let fault = &fault[..fault.floor_char_boundary(FAULT_BYTES_MAX)];
         put_text(&mut out, fault.as_bytes());

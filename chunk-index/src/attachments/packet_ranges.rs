@@ -48,8 +48,11 @@ impl PacketRanges {
         put_length(&mut out, self.0.len());
         let mut end = 0;
         for packet in &self.0 {
-            debug_assert!(end <= packet.range.start && packet.range.start <= packet.range.end);
-            let gap = packet.range.start.wrapping_sub(end);
+            assert!(
+                end <= packet.range.start && packet.range.start < packet.range.end,
+                "packets have bytes and are in the order of their file"
+            );
+            let gap = packet.range.start - end;
             out.extend_from_slice(&gap.to_le_bytes());
             end = packet.range.end;
         }

@@ -216,3 +216,10 @@ proptest! {
         prop_assert_eq!(decoded.iter().collect::<Vec<_>>(), names);
     }
 }
+
+#[test]
+fn a_damaged_part_does_not_end_before_it_begins() {
+    let mut bytes = dft_damage().encode();
+    bytes[5..13].copy_from_slice(&64_050_u64.to_le_bytes());
+    assert!(DftDamage::decode(&bytes).is_err());
+}

@@ -79,6 +79,11 @@ impl<W: Write> ColumnsWriter<W> {
     /// When they cannot be written.
     pub fn chunk(&mut self, chunk: &Chunk, columns: ChunkColumns) -> io::Result<()> {
         let events = columns.events;
+        assert_eq!(
+            columns.columns.len(),
+            self.names.len(),
+            "a chunk has a column, or a gap, for each name"
+        );
         let mut blocks = Vec::with_capacity(self.names.len());
         for raw in columns.columns {
             let Some((stored, raw_length)) = raw.and_then(|raw| pack_fast(raw).ok()) else {

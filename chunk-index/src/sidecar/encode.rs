@@ -6,6 +6,7 @@ use super::{SIGNATURE, SidecarError};
 use crate::body;
 use crate::checkpoint::{self, Window};
 use crate::chunk::Identity;
+use crate::config::DIMENSIONS_MAX;
 use crate::filter::ChunkFilter;
 use crate::index::{BLOCK_CHUNKS, DictionaryState, Dimension, Index};
 use crate::slowest;
@@ -150,6 +151,10 @@ impl Index {
     }
 
     pub(super) fn encode_footer(&self, checkpoints: &[u8], blocks: &[Block]) -> Vec<u8> {
+        assert!(
+            self.dimensions.len() <= DIMENSIONS_MAX,
+            "a reader refuses an index with more dimensions"
+        );
         let mut out = Vec::new();
         put_identity(&mut out, &self.identity);
         out.extend(self.config_hash.to_le_bytes());
@@ -160,6 +165,11 @@ impl Index {
         put_varint(&mut out, self.chunks.len() as u64);
         let (mut end, mut raw_end) = (0, 0);
         for chunk in &self.chunks {
+            assert_eq!(
+                chunk.times.is_some(),
+                chunk.timed > 0,
+                "a reader expects times if an event has one"
+            );
             put_step(&mut out, &mut end, chunk.offset, chunk.length);
             put_step(&mut out, &mut raw_end, chunk.raw_offset, chunk.raw_length);
             let counts = [
@@ -178,10 +188,8 @@ impl Index {
         let mut end = 0;
         for block in blocks {
             let kind = KINDS.iter().position(|kind| *kind == block.kind);
-            out.push(
-                kind.and_then(|kind| u8::try_from(kind).ok())
-                    .unwrap_or(u8::MAX),
-            );
+            let code = kind.and_then(|kind| u8::try_from(kind).ok());
+            out.push(code.expect("every kind of block has a code"));
             put_varint(&mut out, u64::from(block.dimension));
             put_varint(&mut out, u64::from(block.number));
             put_step(&mut out, &mut end, block.offset, u64::from(block.length));
@@ -211,7 +219,9 @@ fn has_file_dictionary(dimension: &Dimension) -> bool {
 fn put_step(out: &mut Vec<u8>, end: &mut u64, offset: u64, length: u64) {
     put_signed(out, offset.wrapping_sub(*end).cast_signed());
     put_varint(out, length);
-    *end = offset.wrapping_add(length);
+    *end = offset
+        .checked_add(length)
+        .expect("a range ends before 2^64");
 }
 
 pub(crate) fn put_identity(out: &mut Vec<u8>, identity: &Identity) {

@@ -88,6 +88,10 @@ pub(crate) fn close(
     offset: u64,
     footer: Vec<u8>,
 ) -> Result<Vec<u8>, SidecarError> {
+    assert!(
+        offset >= HEADER_BYTES as u64,
+        "a footer follows the header of its file"
+    );
     let (mut end, raw_length) = pack(footer)?;
     let checksum = crc32c::crc32c(&end);
     let length = u32::try_from(end.len()).expect("a footer is far below 4 GiB");

@@ -27,7 +27,7 @@ use std::ops::Range;
 use super::extent::Extent;
 use crate::{
     Codec, Descriptor, FormatError, FormatErrorKind, StreamPosition,
-    frame::{Facts, FrameHeader},
+    frame::{Facts, FrameHeader, is_packet_size},
     integer::u64_of,
     layout::{get_i64, get_u16, get_u32, get_u64, put},
 };
@@ -78,6 +78,10 @@ impl PacketEntry {
     /// The bytes of the entry in a part with these time bases.
     #[must_use]
     pub(super) fn encode(&self, bases: &mut TimeBasesBuilder) -> [u8; ENTRY_BYTES] {
+        assert!(
+            is_packet_size(self.stored_size) && is_packet_size(self.raw_size),
+            "an entry is of a packet of a valid size"
+        );
         let mut bytes = [0; ENTRY_BYTES];
         let basis = bases.code_of(self.facts.time_basis);
         let facts = Facts {
@@ -85,6 +89,7 @@ impl PacketEntry {
             ..self.facts
         };
         let (begin, end) = facts.time_span.unwrap_or((0, 0));
+        assert!(begin <= end, "a time span does not end before it begins");
         put(&mut bytes, 0, self.number.to_le_bytes());
         put(&mut bytes, 8, self.offset.to_le_bytes());
         put(&mut bytes, 16, self.stored_size.to_le_bytes());
@@ -178,14 +183,11 @@ impl<'a> ArrayBlock<'a> {
     pub fn get(&self, index: usize) -> Result<PacketEntry, FormatError> {
         let bytes = self.entry(index);
         let at = u64_of(index.saturating_mul(ENTRY_BYTES));
-        let codec = Codec::from_code(bytes[68]).ok_or_else(|| {
-            FormatError::new(
-                WHAT,
-                at.saturating_add(68),
-                FormatErrorKind::Field { name: "codec" },
-            )
-        })?;
-        Ok(PacketEntry {
+        let fault = |name, offset| {
+            let offset = at.saturating_add(offset);
+            FormatError::new(WHAT, offset, FormatErrorKind::Field { name })
+        };
+        let entry = PacketEntry {
             number: get_u64(bytes, 0),
             offset: get_u64(bytes, 8),
             stored_size: get_u32(bytes, 16),
@@ -193,8 +195,15 @@ impl<'a> ArrayBlock<'a> {
             position: position(bytes),
             facts: self.facts(index),
             raw_checksum: get_u32(bytes, 64),
-            codec,
-        })
+            codec: Codec::from_code(bytes[68]).ok_or_else(|| fault("codec", 68))?,
+        };
+        if !is_packet_size(entry.stored_size) || !is_packet_size(entry.raw_size) {
+            return Err(fault("size", 16));
+        }
+        if get_i64(bytes, 40) > get_i64(bytes, 48) {
+            return Err(fault("time span", 40));
+        }
+        Ok(entry)
     }
 
     /// Index of the packet with this number.

@@ -71,6 +71,12 @@ impl Extent {
     }
 
     pub(super) fn encode(&self) -> [u8; EXTENT_BYTES] {
+        assert!(
+            self.length > 0
+                && self.leaf_offset.checked_add(self.length).is_some()
+                && self.offset.checked_add(self.length).is_some(),
+            "an extent has bytes, and its ends are below 2^64"
+        );
         let mut bytes = [0; EXTENT_BYTES];
         put(&mut bytes, 0, self.leaf_offset.to_le_bytes());
         put(&mut bytes, 8, self.file.0.to_le_bytes());

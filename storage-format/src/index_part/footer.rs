@@ -225,6 +225,15 @@ impl LeafEntry {
             self.covered.start <= self.covered.end,
             "a part covers a range of the data file"
         );
+        assert!(
+            self.block_packets <= INDEX_BLOCK_PACKET_COUNT_MAX
+                && self.block_extents <= INDEX_EXTENT_COUNT_MAX,
+            "a part is written before its blocks exceed their limits"
+        );
+        assert!(
+            self.block_offset >= u64_of(HEADER_BYTES),
+            "blocks follow the header of a part"
+        );
         out.extend_from_slice(&self.leaf.0.to_le_bytes());
         out.extend_from_slice(&[
             self.leaf_type.code(),
@@ -257,6 +266,7 @@ impl LeafEntry {
             out.extend_from_slice(&value.to_le_bytes());
         }
         let (begin, end) = totals.time_span.unwrap_or((0, 0));
+        assert!(begin <= end, "a time span does not end before it begins");
         out.push(u8::from(totals.time_span.is_some()));
         out.extend_from_slice(&begin.to_le_bytes());
         out.extend_from_slice(&end.to_le_bytes());
@@ -325,16 +335,29 @@ impl LeafEntry {
         if version > 1 {
             entry.block_extents = cursor.u32()?;
         }
-        let is_inside = block_packets <= INDEX_BLOCK_PACKET_COUNT_MAX
-            && entry.block_extents <= INDEX_EXTENT_COUNT_MAX
-            && block_offset >= blocks.start
-            && block_offset
-                .checked_add(entry.block_bytes())
-                .is_some_and(|end| end <= blocks.end);
-        if is_inside && entry.covered.start <= entry.covered.end {
-            Ok(entry)
+        match entry.impossible_field(blocks) {
+            Some(name) => Err(cursor.fault(name)),
+            None => Ok(entry),
+        }
+    }
+
+    /// A field with a value that no writer stores.
+    fn impossible_field(&self, blocks: &Range<u64>) -> Option<&'static str> {
+        let end = self.block_offset.checked_add(self.block_bytes());
+        let is_inside = self.block_packets <= INDEX_BLOCK_PACKET_COUNT_MAX
+            && self.block_extents <= INDEX_EXTENT_COUNT_MAX
+            && self.block_offset >= blocks.start
+            && end.is_some_and(|end| end <= blocks.end);
+        let numbers = &self.numbers;
+        let span = self.totals.time_span;
+        if !is_inside || self.covered.start > self.covered.end {
+            Some("block range")
+        } else if numbers.first > numbers.last || numbers.first_position > numbers.last_position {
+            Some("packet numbers")
+        } else if span.is_some_and(|(begin, end)| begin > end) {
+            Some("time span")
         } else {
-            Err(cursor.fault("block range"))
+            None
         }
     }
 }
@@ -358,6 +381,11 @@ impl Trailer {
     /// The bytes of the trailer of a part of `storage`.
     #[must_use]
     pub fn encode(&self, storage: StorageId) -> [u8; TRAILER_BYTES] {
+        assert!(
+            self.footer_offset >= u64_of(HEADER_BYTES)
+                && self.footer_length <= INDEX_FOOTER_BYTES_MAX,
+            "a footer follows the header of its part and has a limited length"
+        );
         let mut bytes = [0; TRAILER_BYTES];
         put(&mut bytes, 0, self.footer_offset.to_le_bytes());
         put(&mut bytes, 8, self.footer_length.to_le_bytes());
@@ -515,6 +543,10 @@ pub(super) fn encode_log(
         "a footer lists a data file once"
     );
     let count = u32::try_from(files.len()).expect("the number of data files is bounded");
+    assert!(
+        count <= DATA_FILE_COUNT_MAX,
+        "a storage has no more data files than a reader accepts"
+    );
     out.extend_from_slice(&count.to_le_bytes());
     for entry in files {
         out.extend_from_slice(&entry.file.0.to_le_bytes());

@@ -73,6 +73,10 @@ impl LogFileHeader {
     /// The bytes of the header.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        assert!(
+            self.file.0 != NO_FILE && self.previous.is_none_or(|before| before.file < self.file),
+            "the files of a log have ascending ids"
+        );
         let previous = self.previous.unwrap_or(PreviousFile {
             file: DataFileId(NO_FILE),
             length: 0,
@@ -120,10 +124,17 @@ impl LogFileHeader {
         )?;
         let stored = get_u32(bytes, CHECKSUM);
         check_checksum(WHAT, u64_of(CHECKSUM), stored, crc32c(&bytes[..CHECKSUM]))?;
-        let previous = get_u64(bytes, 64);
+        let fault = |name, offset| FormatError::new(WHAT, offset, FormatErrorKind::Field { name });
+        if bytes[10] > 1 {
+            return Err(fault("arranged", 10));
+        }
+        let (file, previous) = (get_u64(bytes, 32), get_u64(bytes, 64));
+        if previous != NO_FILE && previous >= file {
+            return Err(fault("previous file", 64));
+        }
         Ok(Self {
             storage: StorageId::from_bytes(get(bytes, 16)),
-            file: DataFileId(get_u64(bytes, 32)),
+            file: DataFileId(file),
             is_arranged: bytes[10] != 0,
             salt: get_u64(bytes, 40),
             created: get_i64(bytes, 48),

@@ -45,7 +45,10 @@ impl SegmentHeader {
     /// The bytes of the header.
     #[must_use]
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
-        assert!(self.length > 0, "a segment has bytes");
+        assert!(
+            self.length > 0 && self.leaf_offset.checked_add(self.length).is_some(),
+            "a segment has bytes, and a leaf ends before 2^64"
+        );
         assert!(
             !self.repeats_leaf_header || self.leaf_offset > 0,
             "the first bytes of a leaf are its header"
