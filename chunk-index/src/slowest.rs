@@ -108,7 +108,11 @@ pub(crate) fn encode(chunks: &[Slowest]) -> Vec<u8> {
         put_varint(&mut out, chunk.records.len() as u64);
         let mut before = 0;
         for record in &chunk.records {
-            put_varint(&mut out, record.raw_offset.wrapping_sub(before));
+            assert!(
+                before <= record.raw_offset,
+                "records are in the order of the text"
+            );
+            put_varint(&mut out, record.raw_offset - before);
             put_text(&mut out, &record.bytes);
             before = record.raw_offset;
         }

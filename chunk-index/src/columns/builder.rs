@@ -97,7 +97,9 @@ impl ColumnsBuilder {
             }));
         }
         for (dimension, numbers) in self.numbers.iter_mut().enumerate() {
-            let is_complete = rows <= ROWS_MAX && !numbers.contains(&LOST);
+            let is_complete = rows <= ROWS_MAX
+                && !numbers.contains(&LOST)
+                && values::is_readable(of_dimension(dimension));
             columns.push(is_complete.then(|| {
                 let mut out = Vec::new();
                 values::encode(of_dimension(dimension), numbers, &mut out);
@@ -124,5 +126,30 @@ impl Times {
             values: self.values,
             present,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text_bytes: usize, expected: bool) {
+        let text = vec![b'a'; text_bytes / 2];
+        let values = [Value::Str(&text), Value::Str(&text)];
+        let mut builder = ColumnsBuilder::new(1);
+        for number in [1, 2] {
+            builder.value(0, number);
+            builder.end_row(Some(5), None, false);
+        }
+        let columns = builder.finish(|_| values.iter().copied());
+        let column = columns.columns[2].as_deref();
+        assert_eq!(column.is_some(), expected, "{text_bytes}");
+        assert!(column.is_none_or(|column| values::decode(column, 2).is_ok()));
+    }
+
+    #[test]
+    fn only_columns_that_can_be_read_are_written() {
+        check(8 << 20, true);
+        check((8 << 20) + 2, false);
     }
 }

@@ -24,6 +24,16 @@ pub(crate) struct Values {
 /// Bytes of all text of a column.
 const TEXT_BYTES_MAX: usize = 8 << 20;
 
+/// Whether a reader accepts a column of these values.
+pub(crate) fn is_readable<'a>(values: impl ExactSizeIterator<Item = Value<'a>>) -> bool {
+    let is_few = values.len() < usize::from(u16::MAX);
+    let texts = values.map(|value| match value {
+        Value::Str(text) => text.len(),
+        _ => 0,
+    });
+    is_few && texts.sum::<usize>() <= TEXT_BYTES_MAX
+}
+
 /// Appends a column.
 #[expect(
     clippy::cast_possible_truncation,
