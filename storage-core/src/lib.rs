@@ -47,6 +47,7 @@ mod counters;
 mod droppable;
 mod engine;
 mod error;
+mod fault_macros;
 mod io;
 mod io_thread;
 mod labels;
@@ -86,6 +87,9 @@ pub use engine::{
     StorageLeaves, StoragePatch, Storages, Transfer, check_archive,
 };
 pub use error::{PacketSummary, StorageError};
+#[cfg(feature = "fault-points")]
+#[doc(hidden)]
+pub use io::fault_points;
 pub use io::ring::{Ring, RingPacket, RingTotals};
 pub use labels::{Comparison, LabelFilter, LabelValue};
 pub use leaf_file::LeafFile;

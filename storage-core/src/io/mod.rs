@@ -11,6 +11,8 @@ mod blocking;
 mod buffer;
 #[cfg(test)]
 mod conformance;
+#[cfg(feature = "fault-points")]
+pub mod fault_points;
 #[cfg(test)]
 pub(crate) mod faulty;
 pub(crate) mod ring;
