@@ -118,6 +118,7 @@ impl Recorder {
             registry.remove(recording.id);
             return Err(error.into());
         }
+        storage_core::fault_point!(async "recording.listed");
         let begins = self.spawn(Arc::clone(&recording));
         // Packets that follow the response are recorded. A task that ends before it begins was
         // stopped.

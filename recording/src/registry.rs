@@ -133,7 +133,10 @@ impl Registry {
             problem: error.to_string(),
         })?;
         let documents = self.engine.documents();
-        documents.write(RECORDINGS_FILE, text.into()).await
+        storage_core::fault_point!(async "recordings.saving");
+        documents.write(RECORDINGS_FILE, text.into()).await?;
+        storage_core::fault_point!(async "recordings.saved");
+        Ok(())
     }
 
     pub(crate) async fn save_or_log(&self) {

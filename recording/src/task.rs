@@ -66,6 +66,7 @@ pub(crate) async fn run(
             }
             Ok((running, intake)) => {
                 let _ = begun.send(Ok(()));
+                storage_core::fault_point!(async "recording.on");
                 registry.save_or_log().await;
                 running.run(intake, &mut stop, &mut stopping).await
             }
@@ -73,6 +74,7 @@ pub(crate) async fn run(
     };
     let engine = &registry.engine;
     if let End::Over(mut reason) = end {
+        storage_core::fault_point!(async "recording.ending");
         let was_on = recording.state() == RecordingState::On;
         recording.close();
         let storage = recording.spec.storage;
@@ -83,6 +85,7 @@ pub(crate) async fn run(
                     "the recording ended, but its storage is still in state RECORDING"
                 );
             }
+            storage_core::fault_point!(async "recording.storage_off");
             if recording.spec.auto_finalize
                 && let Err(error) = engine.storages().finalize(storage).await
             {
@@ -90,6 +93,7 @@ pub(crate) async fn run(
             }
         }
         tracing::info!(recording = %recording.id, %storage, reason, "recording ended");
+        storage_core::fault_point!(async "recording.finalized");
         recording.end(storage_core::clock::now_ns(), reason);
         registry.save_or_log().await;
     }
@@ -141,6 +145,7 @@ impl Running {
             .storages()
             .begin_recording(recording.spec.storage)
             .await?;
+        storage_core::fault_point!(async "recording.storage_on");
         let running = Self {
             sink: Sink::new(&engine, recording.spec.storage),
             recording: Arc::clone(recording),
@@ -230,6 +235,7 @@ impl Running {
             reply,
         } = message;
         let pending = self.take(&packet, permit, waits).await;
+        storage_core::fault_point!(async "recording.taken");
         // If the request was cancelled, nobody waits for the packets.
         let _ = reply.send(pending);
     }

@@ -44,13 +44,18 @@ impl Changes {
         &self,
         change: impl Future<Output = Response> + Send + 'static,
     ) -> Option<Response> {
+        if storage_core::sabotaged!("cancel-changes") {
+            return Some(change.await);
+        }
         let (reply, answered) = oneshot::channel();
         {
             let mut tasks = self.0.lock();
             while tasks.try_join_next().is_some() {}
             tasks.spawn(async move {
                 // The client may have hung up: the change is done all the same.
-                drop(reply.send(change.await));
+                let answer = change.await;
+                storage_core::fault_point!(async "change.finished");
+                drop(reply.send(answer));
             });
         }
         answered.await.ok()

@@ -277,6 +277,7 @@ impl Agents {
             .publish(self.folder.clone(), name, bytes.into())
             .await;
         published.map_err(StorageError::io("write", path))?;
+        crate::fault_point!(async "agents.durable");
         let agent = Arc::new(Agent::of(file));
         self.known
             .write()

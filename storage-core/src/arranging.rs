@@ -188,7 +188,9 @@ impl Arranging {
             self.leaf(leaf)?;
         }
         self.close()?;
+        crate::fault_point!("arrange.copied");
         self.write_part()?;
+        crate::fault_point!("arrange.indexed");
         sync_folder(&self.plan.folder)
     }
 

@@ -129,6 +129,7 @@ impl Catalog {
         let value = [&stamp.0[..], bytes].concat();
         let length = value.len() as u64;
         let written = self.write(length, || self.database.insert(id.as_bytes(), value));
+        crate::fault_point!("catalog.stored");
         if let Err(error) = written {
             // The catalog is derived: the next start reads the file.
             tracing::warn!(%error, "an entry of the catalog cannot be written");
@@ -153,6 +154,7 @@ impl Catalog {
         if let Err(error) = self.write(0, || self.database.remove(id.as_bytes())) {
             tracing::warn!(%error, "an entry of the catalog cannot be removed");
         }
+        crate::fault_point!("catalog.removed");
     }
 
     /// Removes every storage for which `is_there` is false.

@@ -143,6 +143,7 @@ impl Pusher {
             receipts.add_not_durable(position);
             return Ok(receipts);
         }
+        storage_core::fault_point!(async "push.read");
         let (mut facts, _) = self.reader(target, kind).await?;
         let facts = facts.of(position, &payload);
         let permit = reservation.into_packet_permit(payload.len());
@@ -195,6 +196,7 @@ impl Pusher {
             receipts: self.receipts(waits),
         };
         let read = batch.read_records().await;
+        storage_core::fault_point!(async "push.many_read");
         // Packets that arrived before an error are submitted and remain stored.
         let submitted = batch.submit().await;
         let finished = batch.finish_groups().await;

@@ -75,7 +75,10 @@ impl Transfer {
             on_thread(scope, move || stage(&transfer, folder, source, progress)).await
         };
         let published = match staged {
-            Ok(staged) => self.publish_staged(staged).await,
+            Ok(staged) => {
+                crate::fault_point!(async "import.staged");
+                self.publish_staged(staged).await
+            }
             Err(error) => Err(error),
         };
         if published.is_err() {
@@ -117,6 +120,7 @@ impl Transfer {
             self.registry.insert(replaced, None);
             return Err(error);
         }
+        crate::fault_point!(async "import.exchanged");
         replaced.is_deleted.store(true, Ordering::Relaxed);
         replaced.cancel_jobs();
         let damaged = staged.folder.clone();
@@ -152,6 +156,7 @@ impl Transfer {
             }
         };
         self.blocking.run(Cause::Import, rename).await?;
+        crate::fault_point!(async "import.renamed");
         let root = self.registry.folder().to_owned();
         if let Err(error) = self.io_thread.sync_folder(root.clone()).await {
             let remove = move || std::fs::remove_dir_all(target);
@@ -159,6 +164,7 @@ impl Transfer {
             let _ = tokio::task::spawn_blocking(remove).await;
             return Err(StorageError::io("sync", root)(error));
         }
+        crate::fault_point!(async "import.durable");
         self.serve(staged, target).await
     }
 
@@ -208,6 +214,7 @@ fn stage(
     progress: Arc<Progress>,
 ) -> Result<Staged, StorageError> {
     std::fs::create_dir(&folder).map_err(StorageError::io("create", &folder))?;
+    crate::fault_point!("import.folder");
     let mut staging = Staging::new(transfer, folder.clone(), &progress);
     let counted = CountedReader {
         source,

@@ -166,7 +166,7 @@ impl Ingest {
     async fn hand_over(
         &self,
         id: StorageId,
-        push: Push,
+        mut push: Push,
         gaps: Gaps,
     ) -> Result<PendingPush, StorageError> {
         let storage = self.registry.find(id)?;
@@ -175,6 +175,9 @@ impl Ingest {
             return Err(not_taken(&storage));
         };
         let (reply, outcome) = oneshot::channel();
+        if crate::sabotaged!("drop-packet") && push.packets.len() > 1 {
+            push.packets.pop();
+        }
         let submit = WriterMessage::Submit {
             push,
             gaps,
@@ -182,11 +185,14 @@ impl Ingest {
             reply,
         };
         match writer.send(submit).await {
-            Ok(()) => Ok(PendingPush {
-                outcome,
-                storage,
-                is_lost: false,
-            }),
+            Ok(()) => {
+                crate::fault_point!(async "ingest.submitted");
+                Ok(PendingPush {
+                    outcome,
+                    storage,
+                    is_lost: false,
+                })
+            }
             Err(_) => Err(not_taken(&storage)),
         }
     }

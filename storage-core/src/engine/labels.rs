@@ -221,12 +221,14 @@ impl Labels {
             });
         }
         for storage in self.registry.all() {
+            crate::fault_point!(async "labels.forgetting");
             match self.remove(storage.id, name, value).await {
                 // The storage may have been deleted, or have no such label.
                 Ok(_) | Err(StorageError::StorageNotFound(_) | StorageError::LabelNotFound(_)) => {}
                 Err(error) => return Err(error),
             }
         }
+        crate::fault_point!(async "labels.unused");
         let forget = |types: &mut BTreeMap<String, LabelType>| {
             match (types.get_mut(name), value) {
                 (Some(known), Some(value)) => known.values.retain(|known| known != value),

@@ -187,6 +187,7 @@ impl Engine {
             damage = recovered.damage.map(|damage| damage.to_string());
             // A file that seems to be left over may be what remains of a damaged log.
             if damage.is_none() && state != StorageState::Failed {
+                crate::fault_point!(async "start.recovered");
                 remove_leftovers(recovered.leftovers).await;
             }
             tree = Some(recovered.tree);
@@ -213,6 +214,7 @@ impl Engine {
                 );
             }
         }
+        crate::fault_point!(async "start.adopted");
         let (id, state) = (file.id, file.state);
         let key = file.idempotency_key.as_deref().map(IdempotencyKey::of_text);
         if let Some(failure) = &file.failure {
@@ -312,12 +314,14 @@ impl Engine {
             let _ = done.await;
         }
         let io_thread = &self.inner.services.io_thread;
+        crate::fault_point!(async "stop.writers_ended");
         io_thread.stop().await;
         let thread = self.inner.io_thread_join.lock().take();
         let catalog = Arc::clone(&self.inner.services.catalog);
         let ended = tokio::task::spawn_blocking(move || {
             let ended = thread.is_none_or(|thread| thread.join().is_ok());
             catalog.flush();
+            crate::fault_point!("stop.catalog_flushed");
             ended
         });
         self.inner.tasks.shutdown().await;
@@ -378,6 +382,7 @@ fn prepare(
     let labels = LabelTypes::load(&config.data_dir, io_thread.clone())?;
     // Recovery trusts what it finds, so bytes that a killed server did not sync are synced first.
     sync_everything(&config.data_dir)?;
+    crate::fault_point!("start.synced");
     let catalog = Catalog::open(&config.data_dir.join(CATALOG_FOLDER), &tracer)?;
     let found = find_storages(&storages, &catalog, config.in_flight_bytes_max)?;
     let services = Services {

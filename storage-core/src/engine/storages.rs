@@ -157,8 +157,10 @@ impl Storages {
             move || std::fs::create_dir(&folder).map_err(StorageError::io("create", folder))
         };
         self.blocking.run(Cause::Manage, make).await?;
+        crate::fault_point!(async "create.folder");
         let published = match publish_file(&folder, &file, io_thread, catalog).await {
             Ok(_) => {
+                crate::fault_point!(async "create.file");
                 let synced = io_thread
                     .sync_folder(self.registry.folder().to_owned())
                     .await;
@@ -173,6 +175,7 @@ impl Storages {
             let _ = tokio::task::spawn_blocking(remove).await;
             return Err(error);
         }
+        crate::fault_point!(async "create.durable");
         let tree = Some(IndexTree::new(id));
         let storage = Arc::new(Storage::new(
             folder,
@@ -208,6 +211,7 @@ impl Storages {
         } = &self.services;
         storage.change(io_thread, catalog, change).await?;
         if !was_open {
+            crate::fault_point!(async "open.durable");
             self.tasks.start_writer(&storage, &self.services);
         }
         Ok(storage.info())
@@ -242,6 +246,7 @@ impl Storages {
         if was_created {
             self.tasks.start_writer(&storage, &self.services);
         }
+        crate::fault_point!(async "finalize.marked");
         let writer = storage.writer.read().clone();
         let (to, done) = oneshot::channel();
         let reply = FinalizeReply { to, _turn: turn };
@@ -295,6 +300,7 @@ impl Storages {
     pub async fn delete(&self, id: StorageId) -> Result<(), StorageError> {
         let storage = self.registry.remove(id)?;
         storage.is_deleted.store(true, Ordering::Relaxed);
+        crate::fault_point!(async "delete.begun");
         storage.cancel_jobs();
         let writer = storage.writer.read().clone();
         let (reply, done) = oneshot::channel();
@@ -304,6 +310,7 @@ impl Storages {
             // A writer that ended meanwhile has closed its files, too.
             let _ = done.await;
         }
+        crate::fault_point!(async "delete.writer_ended");
         self.services.droppable.close(&storage.lane);
         self.services.droppable.clear(id, true);
         let (from, root) = (storage.folder.clone(), self.registry.folder().to_owned());
@@ -321,7 +328,9 @@ impl Storages {
             self.registry.insert(storage, None);
             return Err(error);
         }
+        crate::fault_point!(async "delete.renamed");
         let synced = self.services.io_thread.sync_folder(root.clone()).await;
+        crate::fault_point!(async "delete.durable");
         let catalog = Arc::clone(&self.services.catalog);
         let removed = self.blocking.run(Cause::Manage, move || {
             catalog.forget(id);
@@ -334,6 +343,7 @@ impl Storages {
                 "files of a deleted storage remain; the next start removes them"
             );
         }
+        crate::fault_point!(async "delete.removed");
         self.registry.forget_key(id);
         synced.map_err(StorageError::io("sync", root))
     }

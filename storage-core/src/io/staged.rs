@@ -29,6 +29,7 @@ impl StagedFile {
     pub(crate) fn create(path: PathBuf) -> Result<Self, StorageError> {
         let file = operation(Operation::Open, &path, || File::create_new(&path));
         let file = file.map_err(StorageError::io("create", &path))?;
+        crate::fault_point!("staged.created");
         Ok(Self {
             tag: tag_in_scope(&path),
             path,
@@ -71,8 +72,10 @@ impl StagedFile {
 
     /// Makes the bytes durable; returns their checksums.
     pub(crate) fn finish_sums(self) -> Result<PieceSums, StorageError> {
+        crate::fault_point!("staged.written");
         let synced = operation(Operation::Sync, &self.path, || self.file.sync_all());
         synced.map_err(StorageError::io("sync", &self.path))?;
+        crate::fault_point!("staged.synced");
         Ok(self.sums)
     }
 }

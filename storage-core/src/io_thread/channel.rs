@@ -443,7 +443,13 @@ impl<B: BlockIo> Channel<B> {
         let (counters, spec) = (Arc::clone(&self.counters), Arc::clone(&self.spec));
         Box::pin(async move {
             let start = Instant::now();
-            let result = io.sync_data(&file).await;
+            crate::fault_point!(async "sync.begin");
+            let result = if crate::sabotaged!("skip-sync") {
+                Ok(())
+            } else {
+                io.sync_data(&file).await
+            };
+            crate::fault_point!(async "sync.done");
             counters.syncs.observe(start.elapsed());
             result.map_err(|error| failure(SYNC, spec.folder.clone(), &error))
         })

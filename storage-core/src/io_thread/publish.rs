@@ -43,23 +43,36 @@ pub(crate) async fn publish<B: BlockIo>(
     );
     let unpublished = folder.join(format!("{name}{UNPUBLISHED_ENDING}"));
     let file = io.open(&unpublished, OpenHow::CreateSmall).await?;
+    crate::fault_point!(async "publish.created");
     let written = match content {
         Content::Whole(bytes) => write_all(io, &file, &bytes, 0).await,
         Content::Pieces(pieces) => write_pieces(io, &file, pieces).await,
     };
+    crate::fault_point!(async "publish.written");
     let synced = match written {
         Ok(()) => io.sync_data(&file).await,
         Err(error) => Err(error),
     };
+    let published = folder.join(name);
+    let is_kept = crate::sabotaged!("skip-rename") && published.exists();
     let renamed = match (synced, io.close(file).await) {
-        (Ok(()), Ok(())) => io.rename(&unpublished, &folder.join(name)).await,
+        (Ok(()), Ok(())) if is_kept => Ok(()),
+        (Ok(()), Ok(())) => {
+            crate::fault_point!(async "publish.synced");
+            io.rename(&unpublished, &published).await
+        }
         (Err(error), _) | (_, Err(error)) => Err(error),
     };
     if let Err(error) = renamed {
         let _ = io.remove(&unpublished).await;
         return Err(error);
     }
-    io.sync_folder(folder).await
+    crate::fault_point!(async "publish.renamed");
+    if !crate::sabotaged!("skip-folder-sync") {
+        io.sync_folder(folder).await?;
+    }
+    crate::fault_point!(async "publish.durable");
+    Ok(())
 }
 
 async fn write_pieces<B: BlockIo>(

@@ -193,6 +193,7 @@ impl<B: BlockIo> Writer<B> {
         self.check_length(id, length)?;
         let cut = self.io.set_length(file, length).await;
         cut.map_err(|error| self.failure("cut", id, &error))?;
+        crate::fault_point!(async "cut.truncated");
         let synced = self.io.sync_data(file).await;
         synced.map_err(|error| self.failure(SYNC, id, &error))
     }
@@ -231,6 +232,7 @@ impl<B: BlockIo> Writer<B> {
                 }
             };
             let file = file.map_err(|error| self.failure("create", id, &error))?;
+            crate::fault_point!(async "write.file_created");
             log.file = Some(OpenFile {
                 file: Rc::new(file),
                 id,
@@ -258,6 +260,7 @@ impl<B: BlockIo> Writer<B> {
         durable_mark: u64,
     ) -> Result<Vec<Appended>, IoThreadError> {
         self.file(log).await?;
+        crate::fault_point!(async "write.begin");
         let Log { file, end, leaves } = log;
         let open = file.as_mut().expect("a file was opened above");
         let written = self.write_batch(open, end, leaves, appends, durable_mark);
@@ -309,9 +312,15 @@ impl<B: BlockIo> Writer<B> {
         let (tail, drained) = staging.finish().await;
         let fault = |error| self.failure("write", open.id, &error);
         staged.and(drained).map_err(fault)?;
+        crate::fault_point!(async "write.written");
         if !open.is_named {
-            let named = self.io.sync_folder(&self.spec.folder).await;
+            let named = if crate::sabotaged!("skip-folder-sync") {
+                Ok(())
+            } else {
+                self.io.sync_folder(&self.spec.folder).await
+            };
             named.map_err(|error| failure(SYNC_FOLDER, self.spec.folder.clone(), &error))?;
+            crate::fault_point!(async "write.named");
             open.is_named = true;
         }
         assert_eq!(

@@ -160,6 +160,7 @@ impl LabelTypes {
             .publish(self.folder.clone(), name, bytes.into())
             .await;
         published.map_err(StorageError::io("write", path))?;
+        crate::fault_point!(async "labels.durable");
         *self.known.write() = known;
         Ok(())
     }

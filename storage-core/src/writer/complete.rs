@@ -28,6 +28,7 @@ impl Writer {
             Err(reason) => return self.fail_serialized(stream, leaf, count, reason).await,
         };
         assert_eq!(frames.len(), count, "every packet becomes one frame");
+        crate::fault_point!(async "ingest.serialized");
         let headers: Vec<_> = frames.iter().map(|frame| frame.header).collect();
         if self.streams.get(stream).is_failing {
             return self
@@ -135,6 +136,7 @@ impl Writer {
             appended.offsets.len(),
             "every frame that is durable has an offset"
         );
+        crate::fault_point!("commit.durable");
         let pairs = || headers.iter().zip(&appended.offsets);
         if let Some(tree) = &mut *self.storage.tree.write() {
             tree.remove_announced(leaf, headers.len());
@@ -181,6 +183,7 @@ impl Writer {
             });
         }
         let count = headers.len() as u64;
+        crate::fault_point!("commit.reported");
         self.storage.counts.finished(count, raw_bytes, now_ns());
         let counters = &self.services.counters;
         counters.packets_durable.add(count);

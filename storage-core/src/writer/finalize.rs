@@ -35,7 +35,9 @@ impl Writer {
         match self.complete_files(&mut arranged).await {
             Ok(file) => {
                 if let Some(arranged) = arranged {
+                    crate::fault_point!(async "finalize.published");
                     self.replace_files(arranged);
+                    crate::fault_point!(async "finalize.replaced");
                 }
                 self.forget_files().await;
                 Ok(file)
@@ -57,6 +59,7 @@ impl Writer {
         arranged: &mut Option<Arranged>,
     ) -> Result<StorageFile, StorageError> {
         let (mut files, next_file) = self.finish_data_files().await?;
+        crate::fault_point!(async "finalize.files_ended");
         *arranged = self.arrange(next_file).await;
         let (totals, checksums) = match arranged {
             Some(arranged) => {
@@ -80,6 +83,7 @@ impl Writer {
                 }
             }
         };
+        crate::fault_point!(async "finalize.indexed");
         if let Some(checksums) = &checksums {
             let Storage { folder, .. } = &*self.storage;
             files.push(publish_checksums(folder, checksums, &self.services.io_thread).await?);
@@ -98,6 +102,7 @@ impl Writer {
         totals: Totals,
     ) -> Result<StorageFile, StorageError> {
         files.extend(self.write_agent_files().await?);
+        crate::fault_point!(async "finalize.agents_written");
         files.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(
             files.is_sorted_by(|a, b| a.name < b.name),

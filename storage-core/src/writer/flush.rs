@@ -170,10 +170,12 @@ impl Writer {
             let header = sealed.header();
             let encoded = tokio::task::spawn_blocking(move || sealed.encode()).await;
             let (bytes, footer, bases) = encoded.map_err(|_| StorageError::Stopping)?;
+            crate::fault_point!(async "flush.sealed");
             let name = FileName::Index(random_u64()).to_string();
             let path = folder.join(&name);
             let published = io_thread.publish(folder, name, bytes.into()).await;
             published.map_err(StorageError::io("write", &path))?;
+            crate::fault_point!(async "flush.durable");
             Ok(IndexPart::written(path, header, footer, bases))
         }))
     }

@@ -132,6 +132,7 @@ impl Writer {
             self.finish_group(group_id);
         }
         if !new.is_empty() {
+            crate::fault_point!(async "ingest.numbered");
             self.serialize(at, new, bucket, request).await;
         }
     }
