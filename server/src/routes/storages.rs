@@ -157,10 +157,11 @@ pub(super) async fn create(
         description: request.description,
         labels: to_texts(request.labels)?,
         idempotency_key: key,
+        is_open: request.open,
     };
     let (info, created) = app.engine.storages().create(new).await?;
-    // This includes an earlier attempt with the same key that was interrupted between the two
-    // steps.
+    // Earlier versions created a storage and then opened it; an attempt with the same key may have
+    // been interrupted between the two.
     let info = match info.state {
         StorageState::Created if request.open => app.engine.storages().open(info.id).await?,
         _ => info,

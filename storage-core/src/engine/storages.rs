@@ -37,6 +37,8 @@ pub struct NewStorage {
     pub labels: BTreeMap<String, String>,
     /// A second creation with the same key and request returns the first storage.
     pub idempotency_key: Option<IdempotencyKey>,
+    /// Whether it accepts packets at once; otherwise it is CREATED.
+    pub is_open: bool,
 }
 
 /// Whether a creation created a storage.
@@ -102,7 +104,7 @@ impl Storages {
         infos
     }
 
-    /// Creates a storage in state CREATED.
+    /// Creates a storage in state CREATED or OPEN.
     ///
     /// # Errors
     /// When a value exceeds its limit, another request had the same idempotency key, the server has
@@ -141,10 +143,14 @@ impl Storages {
             id,
             name: new.name,
             description: new.description,
-            state: StorageState::Created,
+            state: if new.is_open {
+                StorageState::Open
+            } else {
+                StorageState::Created
+            },
             labels: new.labels,
             created,
-            opened: None,
+            opened: new.is_open.then_some(created),
             finalized: None,
             server_version: config.server_version.clone(),
             idempotency_key: new.idempotency_key.as_ref().map(IdempotencyKey::text),
@@ -183,6 +189,9 @@ impl Storages {
             tree,
             Arc::clone(&self.block_cache),
         ));
+        if new.is_open {
+            self.tasks.start_writer(&storage, &self.services);
+        }
         self.registry
             .insert(Arc::clone(&storage), new.idempotency_key);
         Ok(storage)
