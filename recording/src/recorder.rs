@@ -151,8 +151,7 @@ impl Recorder {
         let registry = &self.inner.registry;
         let recording = registry.find(id)?;
         if recording.state() == RecordingState::Off {
-            registry.remove(id);
-            registry.save().await?;
+            registry.forget(id).await?;
             return Ok(recording.info());
         }
         recording.stop.send_if_modified(|reason| match reason {

@@ -124,9 +124,24 @@ impl Registry {
     /// Writes the file of recordings.
     pub(crate) async fn save(&self) -> Result<(), StorageError> {
         let _saving = self.saving.lock().await;
+        self.write(self.infos()).await
+    }
+
+    /// Takes a recording off the list, in the file first: when that fails, it stays on the list.
+    pub(crate) async fn forget(&self, id: Uuid) -> Result<(), StorageError> {
+        let _saving = self.saving.lock().await;
+        let mut left = self.infos();
+        left.retain(|each| each.id != id);
+        self.write(left).await?;
+        self.remove(id);
+        Ok(())
+    }
+
+    /// Writes these recordings to the file; the caller holds `saving`.
+    async fn write(&self, recordings: Vec<RecordingInfo>) -> Result<(), StorageError> {
         let file = RecordingsFile {
             version: RECORDINGS_VERSION,
-            recordings: self.infos(),
+            recordings,
         };
         let text = serde_json::to_vec(&file).map_err(|error| StorageError::Invalid {
             what: "recordings",
