@@ -11,6 +11,7 @@ mod agent;
 mod api;
 mod corpora;
 mod crash;
+mod fault;
 mod http;
 mod load;
 mod model;
