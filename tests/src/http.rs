@@ -46,7 +46,7 @@ impl<'a> Request<'a> {
         self
     }
 
-    fn head(&self) -> Vec<u8> {
+    pub(crate) fn head(&self) -> Vec<u8> {
         let mut head = format!(
             "{} {} HTTP/1.1\r\nhost: localhost\r\n",
             self.method, self.path
@@ -163,6 +163,11 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// A second handle, with which another thread closes the connection.
+    pub(crate) fn closer(&self) -> io::Result<TcpStream> {
+        self.stream.try_clone()
     }
 
     /// Shuts down the writing side.

@@ -210,6 +210,23 @@ impl Server {
         }
     }
 
+    /// Whether its process has ended.
+    pub(crate) fn has_exited(&mut self) -> bool {
+        let ended = self.child.try_wait();
+        ended.expect("a child can be waited for").is_some()
+    }
+
+    /// Starts it again; whether it became ready. It must have exited before.
+    pub(crate) fn try_restart(&mut self) -> bool {
+        match Self::try_start(&self.folder(), &self.settings) {
+            Ok(server) => {
+                *self = server;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
     /// Restarts it and kills it after this time, ready or not. It must have exited before.
     pub fn restart_and_kill(&mut self, delay: Duration) {
         let folder = self.folder();
