@@ -26,7 +26,9 @@ pub use agent::{Agent, Receipt};
 pub use api::{Api, Problem};
 pub use corpora::{corpora, small_traces, tools};
 pub use crash::{CrashPlan, CrashReport, crash, crash_settings};
-pub use fault::{FaultCount, FaultPlan, FaultReport, run_faults};
+pub use fault::{
+    FailingDisk, FailingKind, FaultCount, FaultPlan, FaultReport, check_failing_disk, run_faults,
+};
 pub use http::{Connection, Request, Response};
 pub use load::{Body, Load, LoadReport, Pace, PreparedLoad};
 pub use model::{ModelPlan, ModelReport, run_model};

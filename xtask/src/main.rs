@@ -12,7 +12,9 @@ mod bench;
 mod check;
 mod crash;
 mod dependencies;
+mod failing_disk;
 mod failure;
+mod fault;
 mod fuzz;
 mod install;
 mod model;
@@ -36,6 +38,9 @@ cargo xtask JOB
   bench [NAME] [OPTIONS]    run a benchmark, or list them
   crash [--kills N] [--seed S] [--delay-ms D]
                             kill the server at random moments and check for lost packets (500)
+  fault [--short] [--report] [--sabotage] [--only PREFIX] [--threads N]
+                            kill the server at every named point of its code, hang up there, and
+                            compare what a restart shows with what was promised
   model [--seeds N] [--seed S] [--operations N]
                             run random operations on storages and compare with a model (20 of 1000)
   power [--states N] [--seed S] [--seconds T]
@@ -67,6 +72,7 @@ fn run(arguments: &[String]) -> Outcome {
         "crash" => crash::run_job(rest),
         "model" => model::run_job(rest),
         "power" => power::run_job(rest),
+        "fault" => fault::run_job(rest),
         "fuzz" => fuzz::run_job(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

@@ -5,6 +5,7 @@
 //! the server shows before and after it. A row then repeats the scenario with one fault.
 
 mod control;
+mod failing_disk;
 mod rows;
 mod scenario;
 mod small_disk;
@@ -18,6 +19,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+pub use self::failing_disk::{FailingDisk, FailingKind, check_failing_disk};
 use self::rows::{Row, rows};
 use self::scenario::{SCENARIOS, Scenario};
 use self::trial::try_row;
