@@ -6,6 +6,7 @@
 
 mod control;
 mod failing_disk;
+mod routes;
 mod rows;
 mod scenario;
 mod small_disk;
@@ -182,6 +183,9 @@ fn note(
 fn run_clean(plan: &FaultPlan, scenario: &Scenario) -> Clean {
     let folder = plan.folder.join(scenario.name.replace(' ', "-"));
     let mut world = World::begin(&folder, &plan.settings, scenario);
+    let openapi = world.server.connect().send(&routes::request());
+    let missing = routes::missing(&openapi.expect("a ready server answers"));
+    assert!(missing.is_empty(), "routes without a scenario: {missing:?}");
     let mut clean = Clean {
         views: vec![world.view()],
         reached: Vec::new(),

@@ -128,6 +128,13 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             push("in", "two", "right", 12, 1),
             CRASH,
             push("in", "two", "right", 13, 3),
+            call(
+                "PUT",
+                "/storages/{in}/agents/one/streams/left/provenance",
+                r#"{"epoch":1,"path":"/trace","file_bytes":9,"packets":[[0,0,4,0,1],[1,4,5,1,1]]}"#,
+                &[200],
+            ),
+            RESTART,
         ],
     },
     Scenario {

@@ -99,7 +99,7 @@ impl View {
         }
         // While packets arrive, the list is as long as one of the counts around it.
         let first_count = packet_count(api, &id);
-        let packets = items(api, &format!("/storages/{id}/descriptors"));
+        let packets = items(api, &format!("/storages/{id}/descriptors?provenance=true"));
         let mut numbers = Vec::new();
         for packet in &packets {
             let number = packet["number"].as_u64().expect("a packet has a number");
@@ -111,7 +111,10 @@ impl View {
                 text(packet, "stream")
             );
             let position = json!([packet["epoch"], packet["sequence"]]);
-            let entry = format!("{position} {}", fingerprint(&bytes));
+            let mut entry = format!("{position} {}", fingerprint(&bytes));
+            if !packet["provenance"].is_null() {
+                entry.push_str(&packet["provenance"].to_string());
+            }
             self.packets.entry(stream.clone()).or_default().push(entry);
             self.numbers.entry(stream).or_default().push(number);
         }
@@ -193,12 +196,13 @@ impl View {
 /// All items of a list, over its pages.
 fn items(api: &mut Api, path: &str) -> Vec<Value> {
     let mut all = Vec::new();
-    let mut next = format!("{path}?limit=1000");
+    let sign = if path.contains('?') { '&' } else { '?' };
+    let mut next = format!("{path}{sign}limit=1000");
     loop {
         let page = api.done("GET", &next, None);
         all.extend(page["items"].as_array().expect("a list").iter().cloned());
         match page["next"].as_str() {
-            Some(cursor) => next = format!("{path}?limit=1000&cursor={cursor}"),
+            Some(cursor) => next = format!("{path}{sign}limit=1000&cursor={cursor}"),
             None => return all,
         }
     }
