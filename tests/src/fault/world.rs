@@ -110,13 +110,16 @@ impl World {
         self.server.kill();
         let folder = self.server.data().join("storages").join(&id);
         let names = fs::read_dir(&folder).expect("a storage has a folder");
-        let mut paths = names.map(|name| name.expect("a folder can be listed").path());
-        let path = paths.find(|path| path.extension().is_some_and(|it| it == "storage"));
-        let path = path.expect("a storage has a storage file");
-        let mut bytes = fs::read(&path).expect("a storage file can be read");
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
-        fs::write(&path, bytes).expect("a storage file can be written");
+        let paths = names.map(|name| name.expect("a folder can be listed").path());
+        // A finalized storage has its storage file twice.
+        let paths: Vec<_> = paths.filter(|path| is_storage_file(path)).collect();
+        assert_eq!(paths.len(), 2, "the storage file and its copy");
+        for path in paths {
+            let mut bytes = fs::read(&path).expect("a storage file can be read");
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            fs::write(&path, bytes).expect("a storage file can be written");
+        }
         self.server.restart();
     }
 
@@ -346,6 +349,11 @@ impl World {
             body,
         }
     }
+}
+
+fn is_storage_file(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.contains(".storage")
 }
 
 fn send_part(address: SocketAddr, prepared: &Prepared, sent: Sent) -> io::Result<()> {
