@@ -117,6 +117,7 @@ mod tests {
             let response = Response {
                 status: 200,
                 headers: Vec::new(),
+                trailers: Vec::new(),
                 body,
             };
             assert_eq!(missing(&response), expected);
