@@ -17,12 +17,27 @@ pub(crate) struct Tail {
 
 /// From this size on, combining two checksums is cheaper than reading the bytes again.
 const COMBINE_BYTES_MIN: usize = 8 << 10;
+/// Longest piece that is joined at once.
+const JOIN_BYTES_MAX: u32 = (1 << 29) - 1;
 
 impl Tail {
     /// Moves the tail past `bytes`.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         self.checksum = crc32c_append(self.checksum, bytes);
         self.length = self.length.saturating_add(bytes.len() as u64);
+    }
+
+    /// Moves the tail past the bytes of which `next` is the tail.
+    pub(crate) fn join(&mut self, next: Self) {
+        let mut left = next.length;
+        // A checksum of nothing adds nothing but the length.
+        while left > u64::from(JOIN_BYTES_MAX) {
+            self.checksum = crc32c_combine(self.checksum, 0, JOIN_BYTES_MAX);
+            left = left.saturating_sub(u64::from(JOIN_BYTES_MAX));
+        }
+        let last = u32::try_from(left).unwrap_or(JOIN_BYTES_MAX);
+        self.checksum = crc32c_combine(self.checksum, next.checksum, last);
+        self.length = self.length.saturating_add(next.length);
     }
 
     /// Moves the tail past `bytes`, whose CRC32C is known.
@@ -67,4 +82,29 @@ pub(super) struct ClosedFile {
     pub(super) id: DataFileId,
     pub(super) salt: u64,
     pub(super) tail: Tail,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The CRC32C of `length` bytes of value 7, computed in pieces.
+    fn tail_of(length: u64) -> Tail {
+        let mut tail = Tail::default();
+        let piece = [7; 1 << 16];
+        while tail.length < length {
+            let left = usize::try_from(length - tail.length).unwrap();
+            tail.extend(&piece[..left.min(piece.len())]);
+        }
+        tail
+    }
+
+    #[test]
+    fn long_and_short_tails_are_joined() {
+        for (first, second) in [(0, 5), (9, 0), (100, 7), (3, 1 << 29), (5, (1 << 30) + 11)] {
+            let mut joined = tail_of(first);
+            joined.join(tail_of(second));
+            assert_eq!(joined, tail_of(first + second), "{first} and {second}");
+        }
+    }
 }

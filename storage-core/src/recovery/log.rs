@@ -8,7 +8,6 @@ use std::{
 
 use storage_format::{
     DataFileId, FormatError, FormatErrorKind, StorageId,
-    checksum::crc32c_combine,
     index_part::LogPosition,
     log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
 };
@@ -257,20 +256,13 @@ impl Recovered {
             follows.accept(entry).map_err(order)?;
         }
         let mut tail = known.tail;
-        // A batch is bounded, so the length of a segment is one that can be combined. That of an
-        // arranged leaf is not, but it begins with the first byte.
-        let length = match extent.leaf_offset {
-            0 => Some(0),
-            _ => u32::try_from(extent.length).ok(),
-        };
-        let length = length.filter(|&length| length < 1 << 29 && !entries.is_empty());
-        let length = length.ok_or_else(|| order("length"))?;
-        tail.checksum = if extent.leaf_offset == 0 {
-            checksum
-        } else {
-            crc32c_combine(tail.checksum, checksum, length)
-        };
-        tail.length = tail.length.saturating_add(extent.length);
+        if entries.is_empty() {
+            return Err(order("length"));
+        }
+        tail.join(Tail {
+            length: extent.length,
+            checksum,
+        });
         self.tree.insert(leaf, entries, &extent, tail);
         Ok(())
     }
