@@ -110,6 +110,38 @@ impl LeafMap {
         Ok(piece.extents.get_or_init(|| extents))
     }
 
+    /// The ends of pieces of the bytes from `from` on, as far as they are in wanted files: a piece
+    /// ends after the extent with which it has `bytes_max`.
+    ///
+    /// # Errors
+    /// When an index part cannot be read.
+    pub(crate) fn ends_within(
+        &self,
+        from: u64,
+        bytes_max: u64,
+        is_wanted: impl Fn(DataFileId) -> bool,
+    ) -> Result<Vec<u64>, StorageError> {
+        let mut ends = Vec::new();
+        let (mut start, mut end) = (from, from);
+        'pieces: for piece in &self.pieces {
+            let extents = self.extents_of(piece)?;
+            for extent in extents.iter().filter(|extent| extent.leaf_end() > from) {
+                if !is_wanted(extent.file) || extent.leaf_offset > end {
+                    break 'pieces;
+                }
+                end = extent.leaf_end();
+                if end.saturating_sub(start) >= bytes_max {
+                    ends.push(end);
+                    start = end;
+                }
+            }
+        }
+        if end > start {
+            ends.push(end);
+        }
+        Ok(ends)
+    }
+
     /// The extents that contain the bytes `range` of the leaf, in their order.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ impl Progress {
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// Counts the progress of work on a thread, limits its rate, and ends it once it is cancelled.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Pace {
     progress: Arc<Progress>,
     /// 0: no limit.

@@ -58,6 +58,8 @@ pub(crate) struct Storage {
     pub(crate) is_unreadable: bool,
     /// One finalization at a time; the writer holds it until it has replied.
     pub(crate) finalizing: Arc<tokio::sync::Mutex<()>>,
+    /// The progress of a finalization, while one runs.
+    pub(crate) arranging: parking_lot::Mutex<Option<Arc<Progress>>>,
     /// It is being deleted; requests that still use it get the error that it does not exist.
     pub(crate) is_deleted: AtomicBool,
     /// One load of the tree at a time.
@@ -110,6 +112,10 @@ pub struct StorageStatus {
     pub bytes_per_second: u64,
     /// Packets made durable per second over the last 30 s.
     pub packets_per_second: f64,
+    /// Bytes that a running finalization has arranged.
+    pub arranged_bytes: u64,
+    /// Bytes that it has to arrange; 0 when it arranges nothing.
+    pub arranging_bytes: u64,
     /// Why the storage is FAILED.
     pub failure: Option<String>,
 }
@@ -133,6 +139,7 @@ impl Storage {
             changing: tokio::sync::Mutex::default(),
             is_unreadable: false,
             finalizing: Arc::default(),
+            arranging: parking_lot::Mutex::default(),
             is_deleted: AtomicBool::new(false),
             loading: tokio::sync::Mutex::default(),
             cache,
@@ -383,6 +390,7 @@ impl Storage {
         let file = self.info();
         let window = self.counts.window(now_ns());
         let counts = &self.counts;
+        let arranging = self.arranging.lock().clone().unwrap_or_default();
         StorageStatus {
             id: self.id,
             state: file.state,
@@ -404,6 +412,8 @@ impl Storage {
             lost: file.totals.lost,
             bytes_per_second: window.bytes / 30,
             packets_per_second: window.finished as f64 / 30.0,
+            arranged_bytes: arranging.bytes_done.load(Ordering::Relaxed),
+            arranging_bytes: arranging.bytes_total.load(Ordering::Relaxed),
             failure: file.failure,
         }
     }

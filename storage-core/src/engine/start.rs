@@ -33,7 +33,7 @@ use crate::{
     live_index::LiveIndex,
     serializer::SerializerPool,
     space::Space,
-    state::after_restart,
+    state::{accepts_packets, after_restart},
     storage::{Storage, publish_file},
     traced::{on_thread, operation},
     tree::{BlockCache, IndexTree},
@@ -189,6 +189,9 @@ impl Engine {
             if damage.is_none() && state != StorageState::Failed {
                 crate::fault_point!(async "start.recovered");
                 remove_leftovers(recovered.leftovers).await;
+                if state != StorageState::Finalizing {
+                    remove_leftovers(recovered.arranged).await;
+                }
             }
             tree = Some(recovered.tree);
         } else if file.state == StorageState::Created {
@@ -229,7 +232,7 @@ impl Engine {
         if state == StorageState::Finalized && are_missing(&storage.folder, &storage.info()) {
             self.inner.services.missing_checksums.add(id);
         }
-        if matches!(state, StorageState::Open | StorageState::Recording) {
+        if accepts_packets(state) || state == StorageState::Finalizing {
             self.inner
                 .tasks
                 .start_writer(&storage, &self.inner.services);
@@ -298,6 +301,7 @@ impl Engine {
     /// # Errors
     /// When the I/O thread has panicked.
     pub async fn shutdown(&self) -> Result<(), StorageError> {
+        self.inner.storages.interrupt_finalizations();
         let storages = self.inner.storages.registry.all();
         let mut stopped = Vec::new();
         for storage in storages {
@@ -405,6 +409,7 @@ fn prepare(
         )),
         missing_checksums: Arc::<MissingChecksums>::default(),
         merges: Arc::new(Semaphore::new(1)),
+        is_stopping: Arc::default(),
         droppable: Arc::new(Droppable::new(
             config.in_flight_bytes_max,
             Arc::clone(counters),

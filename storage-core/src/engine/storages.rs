@@ -17,7 +17,7 @@ use super::{
     label_values::has_label, registry::Registry, tasks::Tasks, texts::check_texts,
 };
 use crate::{
-    StorageError,
+    Progress, StorageError,
     clock::{now_ns, random_10},
     state::may_move,
     storage::{Storage, StorageStatus, publish_file},
@@ -232,7 +232,21 @@ impl Storages {
     /// # Errors
     /// When there is no such storage, its state does not allow it, or a file cannot be written.
     pub async fn finalize(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
+        self.finalize_with(id, Arc::default()).await
+    }
+
+    /// As [`Self::finalize`]; cancelling `progress` opens the storage again, as long as it is not
+    /// published.
+    ///
+    /// # Errors
+    /// As [`Self::finalize`], and when it was cancelled.
+    pub async fn finalize_with(
+        &self,
+        id: StorageId,
+        progress: Arc<Progress>,
+    ) -> Result<StorageInfo, StorageError> {
         let storage = self.registry.find(id)?;
+        storage.watch(&progress);
         let turn = Arc::clone(&storage.finalizing).lock_owned().await;
         let mut was_created = false;
         let change = |file: &mut StorageFile| {
@@ -258,7 +272,11 @@ impl Storages {
         crate::fault_point!(async "finalize.marked");
         let writer = storage.writer.read().clone();
         let (to, done) = oneshot::channel();
-        let reply = FinalizeReply { to, _turn: turn };
+        let reply = FinalizeReply {
+            to,
+            progress,
+            _turn: turn,
+        };
         if let Some(writer) = writer {
             // A writer that has ended drops the request and with it the reply.
             let _ = writer.send(WriterMessage::Finalize { reply }).await;
@@ -268,6 +286,31 @@ impl Storages {
         match done.await {
             Ok(finalized) => finalized,
             Err(_) => Err(storage.lost_reply().await),
+        }
+    }
+
+    /// Storages that were being finalized when the server ended; finalize them again.
+    #[must_use]
+    pub fn interrupted_finalizations(&self) -> Vec<StorageId> {
+        let storages = self.registry.all();
+        let is_interrupted = |storage: &&Arc<Storage>| storage.state() == StorageState::Finalizing;
+        let mut ids: Vec<_> = storages
+            .iter()
+            .filter(is_interrupted)
+            .map(|storage| storage.id)
+            .collect();
+        ids.sort();
+        ids
+    }
+
+    /// Ends the running finalizations, because the server stops. Their storages remain FINALIZING,
+    /// and the next start continues them.
+    pub fn interrupt_finalizations(&self) {
+        self.services.is_stopping.store(true, Ordering::Relaxed);
+        for storage in self.registry.all() {
+            if let Some(progress) = &*storage.arranging.lock() {
+                progress.cancel();
+            }
         }
     }
 

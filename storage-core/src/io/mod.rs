@@ -28,7 +28,7 @@ use std::{
 
 pub(crate) use blocking::BlockingIo;
 pub(crate) use buffer::BUFFER_BYTES;
-pub(crate) use staged::{StagedFile, sync_folder};
+pub(crate) use staged::{StagedFile, sync_folder, truncate};
 pub(crate) use traced::TracedIo;
 
 /// Offsets, lengths and addresses of direct writes are multiples of this many bytes.

@@ -65,19 +65,33 @@ impl StagedFile {
     }
 
     /// Makes the bytes durable; returns length and CRC32C.
-    pub(crate) fn finish(self) -> Result<(u64, u32), StorageError> {
-        let sums = self.finish_sums()?;
-        Ok((sums.length(), sums.checksum()))
+    pub(crate) fn finish(mut self) -> Result<(u64, u32), StorageError> {
+        self.sync()
     }
 
-    /// Makes the bytes durable; returns their checksums.
-    pub(crate) fn finish_sums(self) -> Result<PieceSums, StorageError> {
+    /// The checksums of the bytes.
+    pub(crate) fn into_sums(self) -> PieceSums {
+        self.sums
+    }
+
+    /// Makes the bytes so far durable; returns their number and CRC32C.
+    pub(crate) fn sync(&mut self) -> Result<(u64, u32), StorageError> {
         crate::fault_point!("staged.written");
         let synced = operation(Operation::Sync, &self.path, || self.file.sync_all());
         synced.map_err(StorageError::io("sync", &self.path))?;
         crate::fault_point!("staged.synced");
-        Ok(self.sums)
+        Ok((self.sums.length(), self.sums.checksum()))
     }
+}
+
+/// Cuts a file durably; blocks.
+pub(crate) fn truncate(path: &Path, length: u64) -> Result<(), StorageError> {
+    let cut = operation(Operation::SetLength, path, || {
+        let file = File::options().write(true).open(path)?;
+        file.set_len(length)?;
+        file.sync_all()
+    });
+    cut.map_err(StorageError::io("cut", path))
 }
 
 /// Makes the names in a folder durable; blocks.

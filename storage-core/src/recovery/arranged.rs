@@ -1,6 +1,12 @@
 //! Recovery of arranged files: those of a finalized storage, and those that a finalization left
 //! when it was interrupted.
 
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
 use storage_format::{DataFileId, StorageId};
 
 use super::{Listing, Recovered, scan_all};
@@ -24,27 +30,56 @@ impl Listing {
 
     /// Takes the arranged files, and the index parts that describe them, of a finalization that
     /// was interrupted.
-    pub(super) fn take_arranged(&mut self, storage: StorageId) -> Vec<std::path::PathBuf> {
-        let arranged = self.data.extract_if(.., |_, file| file.is_arranged);
-        let arranged: Vec<_> = arranged.collect();
-        let ids: Vec<DataFileId> = arranged.iter().map(|(id, _)| *id).collect();
-        let is_of_arranged = |path: &std::path::Path| {
-            // A part that cannot be read is handled as any other.
-            let part = IndexPart::open(path, storage);
-            part.is_ok_and(|part| {
-                part.footer
-                    .files
-                    .iter()
-                    .any(|file| ids.contains(&file.file))
-            })
-        };
-        let mut left: Vec<_> = arranged.into_iter().map(|(_, file)| file.path).collect();
-        if !ids.is_empty() {
-            let parts = self.parts.extract_if(.., |path| is_of_arranged(path));
-            left.extend(parts);
-        }
-        left
+    pub(super) fn take_arranged(&mut self, storage: StorageId) -> Vec<PathBuf> {
+        let ArrangedFiles { data, parts } = self.arranged(storage);
+        let is_left = |path: &PathBuf| parts.iter().any(|part| part.path == *path);
+        self.parts.retain(|path| !is_left(path));
+        let parts = parts.iter().map(|part| part.path.clone());
+        data.into_values()
+            .map(|(path, _)| path)
+            .chain(parts)
+            .collect()
     }
+
+    fn arranged(&mut self, storage: StorageId) -> ArrangedFiles {
+        let data = self.data.extract_if(.., |_, file| file.is_arranged);
+        let data: BTreeMap<_, _> = data
+            .map(|(id, file)| (id, (file.path, file.length)))
+            .collect();
+        let mut parts = Vec::new();
+        for path in self.parts.iter().filter(|_| !data.is_empty()) {
+            // A part that cannot be read is handled as any other.
+            let Ok(part) = IndexPart::open(path, storage) else {
+                continue;
+            };
+            let mut files = part.footer.files.iter();
+            if files.any(|file| data.contains_key(&file.file)) {
+                parts.push(Arc::new(part));
+            }
+        }
+        parts.sort_by_key(|part| part.header.ordinal);
+        ArrangedFiles { data, parts }
+    }
+}
+
+/// The files of a finalization that was interrupted.
+#[derive(Debug)]
+pub(crate) struct ArrangedFiles {
+    /// Path and length of each data file.
+    pub(crate) data: BTreeMap<DataFileId, (PathBuf, u64)>,
+    /// The index parts that describe them, by ordinal.
+    pub(crate) parts: Vec<Arc<IndexPart>>,
+}
+
+/// The arranged files in the folder of a storage that is not finalized.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(crate) fn arranged_files(
+    folder: &Path,
+    storage: StorageId,
+) -> Result<ArrangedFiles, StorageError> {
+    Ok(Listing::of(folder)?.arranged(storage))
 }
 
 impl Recovered {

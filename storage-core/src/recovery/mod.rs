@@ -28,6 +28,7 @@ use storage_format::{
     paths::{FileName, UNPUBLISHED_ENDING},
 };
 
+pub(crate) use self::arranged::{ArrangedFiles, arranged_files};
 use self::leaf_file::{LeafFound, LeafScan};
 use crate::{
     StorageError,
@@ -48,6 +49,8 @@ pub(crate) struct Recovered {
     pub(crate) is_rebuilt: bool,
     /// Files to remove: unpublished files, damaged index parts, data files without a frame.
     pub(crate) leftovers: Vec<PathBuf>,
+    /// Files of a finalization that was interrupted.
+    pub(crate) arranged: Vec<PathBuf>,
 }
 
 /// The files in the folder of a storage.
@@ -138,8 +141,8 @@ pub(crate) fn recover(
         damage: None,
         is_rebuilt: false,
         leftovers: std::mem::take(&mut listing.unpublished),
+        arranged,
     };
-    recovered.leftovers.extend(arranged);
     recovered.add_files(storage, listing, torn_bytes_max)?;
     Ok(recovered)
 }
@@ -158,6 +161,7 @@ pub(crate) fn rebuild(
         damage: None,
         is_rebuilt: false,
         leftovers: Vec::new(),
+        arranged: Vec::new(),
     };
     if listing.data.values().any(|file| file.is_arranged) {
         recovered.add_arranged(storage, &listing)?;

@@ -46,7 +46,6 @@ pub(crate) struct IndexTree {
     leaves: BTreeMap<LeafId, Leaf>,
     by_path: HashMap<LeafPath, LeafId>,
     parts: Vec<Arc<IndexPart>>,
-    first_ordinal: u64,
     /// Keeps replaced data files until their last reader has ended.
     pin: Arc<FilePin>,
     /// The durable end of each data file.
@@ -99,21 +98,12 @@ impl Sealed {
 }
 
 impl IndexTree {
-    /// An empty tree whose first part has this ordinal.
-    pub(crate) fn with_ordinal(storage: StorageId, ordinal: u64) -> Self {
-        Self {
-            first_ordinal: ordinal,
-            ..Self::new(storage)
-        }
-    }
-
     pub(crate) fn new(storage: StorageId) -> Self {
         Self {
             storage,
             leaves: BTreeMap::new(),
             by_path: HashMap::new(),
             parts: Vec::new(),
-            first_ordinal: 0,
             pin: Arc::default(),
             files: BTreeMap::new(),
             position: None,
@@ -366,8 +356,7 @@ impl IndexTree {
         self.live_extents = 0;
         self.live_leaves = 0;
         self.uncovered_bytes = 0;
-        let first = self.first_ordinal;
-        let ordinal = self.parts.last().map_or(first, |part| {
+        let ordinal = self.parts.last().map_or(0, |part| {
             let next = part.header.ordinal.checked_add(1);
             next.expect("the ordinals of parts count from 0")
         });

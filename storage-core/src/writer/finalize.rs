@@ -2,10 +2,13 @@
 //!
 //! The order matters: every data file is truncated to its frames and synced, then the index part,
 //! then the agent files are written, and only then the storage file is renamed into place, which
-//! publishes all of them. A crash before that leaves an unfinished storage that is recovered to
-//! OPEN; the files that were written are used or replaced.
+//! publishes all of them. A crash before that leaves a storage that is FINALIZING; the next start
+//! continues, and uses or replaces the files that were written.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use storage_format::{
     AgentId, DataFileId,
@@ -17,8 +20,8 @@ use storage_format::{
 
 use super::{Services, Writer};
 use crate::{
-    StorageError,
-    arranging::{Arranged, Limits, Plan, remove_files},
+    Progress, StorageError,
+    arranging::{Arranged, Limits, Maps, Plan, remove_arranged},
     checksums::{note_missing, publish_checksums, sum_files},
     clock::now_ns,
     io_thread::{IoThreadError, Tail},
@@ -29,11 +32,17 @@ use crate::{
 impl Writer {
     /// Completes every file and publishes the storage as FINALIZED; no packet is in flight.
     ///
-    /// When a step fails because the disk is full, the storage is OPEN again.
-    pub(super) async fn finalize(&mut self) -> Result<StorageFile, StorageError> {
-        let mut arranged = None;
-        match self.complete_files(&mut arranged).await {
-            Ok(file) => {
+    /// When a step fails because the disk is full, or the work is cancelled, the storage is OPEN
+    /// again. When the server stops, it remains FINALIZING, and the next start continues.
+    pub(super) async fn finalize(
+        &mut self,
+        progress: &Arc<Progress>,
+    ) -> Result<StorageFile, StorageError> {
+        *self.storage.arranging.lock() = Some(Arc::clone(progress));
+        let finalized = self.complete_files(progress).await;
+        *self.storage.arranging.lock() = None;
+        match finalized {
+            Ok((file, arranged)) => {
                 if let Some(arranged) = arranged {
                     crate::fault_point!(async "finalize.published");
                     self.replace_files(arranged);
@@ -42,12 +51,18 @@ impl Writer {
                 self.forget_files().await;
                 Ok(file)
             }
+            Err(StorageError::Cancelled) if self.services.is_stopping.load(Ordering::Relaxed) => {
+                tracing::info!(
+                    storage = %self.storage.id,
+                    "the finalization is interrupted; the next start continues it"
+                );
+                Err(StorageError::Stopping)
+            }
             Err(error) => {
-                let is_open = self.reopen(&error).await;
                 // Otherwise the storage file that names the new files may be on the disk, although
                 // its publication failed; the next start knows.
-                if let Some(Arranged { files, .. }) = arranged.filter(|_| is_open) {
-                    remove_files(&self.storage.folder, &files);
+                if self.reopen(&error).await {
+                    self.remove_arranged().await;
                 }
                 Err(error)
             }
@@ -56,12 +71,12 @@ impl Writer {
 
     async fn complete_files(
         &mut self,
-        arranged: &mut Option<Arranged>,
-    ) -> Result<StorageFile, StorageError> {
+        progress: &Arc<Progress>,
+    ) -> Result<(StorageFile, Option<Arranged>), StorageError> {
         let (mut files, next_file) = self.finish_data_files().await?;
         crate::fault_point!(async "finalize.files_ended");
-        *arranged = self.arrange(next_file).await;
-        let (totals, checksums) = match arranged {
+        let arranged = self.arrange(next_file, progress).await?;
+        let (totals, checksums) = match &arranged {
             Some(arranged) => {
                 files = arranged.files.clone();
                 (arranged.tree.totals(), Some(arranged.checksums.clone()))
@@ -88,11 +103,13 @@ impl Writer {
             let Storage { folder, .. } = &*self.storage;
             files.push(publish_checksums(folder, checksums, &self.services.io_thread).await?);
         }
+        // From here on it is too late to cancel.
+        progress.check()?;
         let published = self.publish(files, totals).await?;
         if checksums.is_none() {
             self.services.missing_checksums.add(self.storage.id);
         }
-        Ok(published)
+        Ok((published, arranged))
     }
 
     /// Publishes the storage as FINALIZED with these files.
@@ -130,31 +147,59 @@ impl Writer {
 
     /// Arranges the storage; `None` when that does not pay, or cannot be done: then it is published
     /// as it is.
-    async fn arrange(&mut self, next_file: u64) -> Option<Arranged> {
-        let storage = &self.storage;
+    ///
+    /// # Errors
+    /// When it is cancelled.
+    async fn arrange(
+        &mut self,
+        next_file: u64,
+        progress: &Arc<Progress>,
+    ) -> Result<Option<Arranged>, StorageError> {
+        let storage = Arc::clone(&self.storage);
+        let config = &self.services.config;
         let limits = Limits {
-            data_file_bytes: self.services.config.data_file_bytes_max,
-            part_packets: self.services.config.tree_packet_count_max,
+            data_file_bytes: config.data_file_bytes_max,
+            part_packets: config.tree_packet_count_max,
         };
-        let plan = {
-            let tree = storage.tree.read();
-            let tree = tree.as_ref()?;
-            Plan::new(&storage.folder, &storage.cache, tree, next_file, &limits)?
+        let plan = match &*self.storage.tree.read() {
+            Some(tree) => {
+                let maps: Maps = Box::new(move |leaf, range| storage.leaf_map(leaf, range));
+                Plan::new(&self.storage.folder, tree, maps, next_file, limits)
+            }
+            None => None,
         };
+        let Some(plan) = plan else {
+            return Ok(None);
+        };
+        progress.begin(plan.bytes());
+        let pace = Pace::new(progress, config.arranging_bytes_per_second_max);
         let result = match self.services.space.check_room(plan.bytes()) {
             Ok(()) => {
-                let work = crate::traced::on_thread(io_trace::current(), move || plan.run());
+                let work = crate::traced::on_thread(io_trace::current(), move || plan.run(pace));
                 work.await.unwrap_or(Err(StorageError::Stopping))
             }
             Err(error) => Err(error),
         };
-        let not_arranged = |error: &StorageError| {
-            tracing::warn!(
-                %error, storage = %storage.id,
-                "the packets of the storage are not arranged by stream; it is finalized as it was written"
-            );
-        };
-        result.inspect_err(not_arranged).ok()
+        match result {
+            Ok(arranged) => Ok(Some(arranged)),
+            Err(StorageError::Cancelled) => Err(StorageError::Cancelled),
+            Err(error) => {
+                tracing::warn!(
+                    %error, storage = %self.storage.id,
+                    "the packets of the storage are not arranged by stream; it is finalized as it was written"
+                );
+                self.remove_arranged().await;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Removes arranged files that no storage file names.
+    async fn remove_arranged(&mut self) {
+        let (folder, id) = (self.storage.folder.clone(), self.storage.id);
+        let remove = move || remove_arranged(&folder, id);
+        // What remains after a panic is removed by the next start.
+        let _ = crate::traced::on_thread(io_trace::current(), remove).await;
     }
 
     /// Makes arranged files, which are published, those of the storage. The files before are
@@ -257,7 +302,7 @@ impl Writer {
         }
         tracing::warn!(
             storage = %self.storage.id, %reason,
-            "finalization failed; the storage is open again"
+            "finalization ended before its time; the storage is open again"
         );
         let open = |file: &mut StorageFile| {
             if file.state == StorageState::Finalizing {

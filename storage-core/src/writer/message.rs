@@ -6,7 +6,7 @@ use storage_format::storage_file::StorageFile;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
-    StorageError,
+    Progress, StorageError,
     push::{Gaps, Push, PushOutcome},
 };
 
@@ -14,6 +14,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct FinalizeReply {
     pub(crate) to: oneshot::Sender<Result<StorageFile, StorageError>>,
+    /// Its progress, and the flag that cancels it.
+    pub(crate) progress: Arc<Progress>,
     /// Lets the next finalization begin when this one has an outcome, even if nobody waits for it.
     pub(crate) _turn: OwnedMutexGuard<()>,
 }

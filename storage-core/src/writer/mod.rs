@@ -21,7 +21,10 @@ use std::{
     ops::ControlFlow,
     panic::AssertUnwindSafe,
     pin::Pin,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use futures_util::{
@@ -83,6 +86,8 @@ pub(crate) struct Services {
     pub(crate) missing_checksums: Arc<MissingChecksums>,
     /// The turns of storages whose index parts are merged.
     pub(crate) merges: Arc<Semaphore>,
+    /// Set when the engine stops: finalizations end, and the next start continues them.
+    pub(crate) is_stopping: Arc<AtomicBool>,
 }
 
 enum Ending {
@@ -273,9 +278,10 @@ impl Writer {
     /// ends. The reply stays in `ending` until there is an outcome, where a panic cannot drop it.
     async fn end(&mut self, ending: &mut Option<Ending>) -> ControlFlow<()> {
         assert!(self.is_drained(), "a writer ends with nothing in flight");
-        if let Some(Ending::Finalize(_)) = ending {
+        if let Some(Ending::Finalize(reply)) = ending {
             let scope = Scope::within(&self.services.tracer, Cause::Finalize);
-            let result = scope.around(self.finalize()).await;
+            let progress = Arc::clone(&reply.progress);
+            let result = scope.around(self.finalize(&progress)).await;
             let is_done = result.is_ok();
             if let Some(Ending::Finalize(reply)) = ending.take() {
                 reply.send(result);
