@@ -1,6 +1,7 @@
 //! The engine on a failing disk: acknowledged packets remain, all others are refused, and no reply
 //! says otherwise.
 
+mod arranging;
 mod errors;
 mod every_operation;
 mod finalized;
@@ -288,7 +289,12 @@ impl World {
     /// Checks a recovered storage: packets can be repeated and appended, and it can be finalized.
     async fn check_recovered(&self, engine: &Engine) -> StorageState {
         self.check(engine).await;
-        let status = engine.storages().status(self.storage).unwrap();
+        let mut status = engine.storages().status(self.storage).unwrap();
+        if status.state == StorageState::Finalizing {
+            engine.storages().finalize(self.storage).await.unwrap();
+            self.check(engine).await;
+            status = engine.storages().status(self.storage).unwrap();
+        }
         match status.state {
             StorageState::Failed => assert_ne!(status.failure, None),
             StorageState::Open => {
