@@ -19,7 +19,7 @@ use crate::file_limit;
 use crate::gate::Gate;
 use crate::io_trace::EarlyTrace;
 use crate::metrics::Metrics;
-use crate::routes::{openapi_json, router};
+use crate::routes::{openapi_json, resume_finalizations, router};
 
 /// Why the server cannot run.
 #[derive(Debug, Error)]
@@ -116,8 +116,10 @@ async fn serve_until_stopped(
              delete everything"
         );
     }
+    resume_finalizations(&app);
     ready(address);
     serve(listener, Arc::clone(&gate), &http, stage_seen).await;
+    engine.storages().interrupt_finalizations();
     gate.finish_changes().await;
     jobs.end().await;
     tracing::info!("all requests have finished; committing");

@@ -1,4 +1,5 @@
-//! Long-running work that can be monitored and cancelled: verification, export, import, copy.
+//! Long-running work that can be monitored and cancelled: verification, export, import, copy,
+//! finalization.
 //!
 //! A job lives as long as its [`JobHandle`], which belongs to the code that does the work. Dropping
 //! the handle without an outcome, as happens when a client disconnects, cancels the work. The
@@ -42,6 +43,8 @@ pub(crate) enum JobKind {
     Import,
     /// Copies packets of a storage into another.
     Copy,
+    /// Finalizes a storage.
+    Finalize,
 }
 
 impl JobKind {
@@ -51,6 +54,7 @@ impl JobKind {
             Self::Export => "export",
             Self::Import => "import",
             Self::Copy => "copy",
+            Self::Finalize => "finalize",
         }
     }
 }

@@ -16,6 +16,7 @@ mod ctf_export;
 mod disk_low;
 mod droppable_packets;
 mod fairness;
+mod finalization;
 mod formats;
 mod hang_ups;
 mod incomplete_results;

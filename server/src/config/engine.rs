@@ -37,6 +37,7 @@ impl Config {
         engine.open_channel_count_max = size(u64::from(storage.open_files_max));
         engine.preallocation_bytes_max = storage.preallocation_bytes_max;
         engine.data_file_bytes_max = storage.data_file_bytes_max;
+        engine.arranging_bytes_per_second_max = storage.arranging_bytes_per_second_max;
         engine.tree_packet_count_max = size(storage.live_index_packets_max);
         engine.live_index_bytes_max = storage.live_index_bytes_max;
         engine.live_index_age_max = Duration::from_secs(storage.live_index_seconds_max);

@@ -15,7 +15,7 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 50] = [
+const LIMITS: [(&str, &str, i64, i64); 51] = [
     ("http", "connections_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
     // Common clients send more than a few KiB.
@@ -56,6 +56,7 @@ const LIMITS: [(&str, &str, i64, i64); 50] = [
     ("storage", "open_files_max", 1, 1_000_000),
     ("storage", "preallocation_bytes_max", 0, TIB),
     ("storage", "data_file_bytes_max", 65_536, TIB),
+    ("storage", "arranging_bytes_per_second_max", 0, TIB),
     ("storage", "live_index_packets_max", 1, GIB),
     ("storage", "live_index_bytes_max", 1, TIB),
     ("storage", "live_index_seconds_max", 0, YEAR_SECONDS),

@@ -217,6 +217,9 @@ pub struct StorageConfig {
     pub preallocation_bytes_max: u64,
     /// A data file of at least this many bytes is complete; the log continues in a new one.
     pub data_file_bytes_max: u64,
+    /// Bytes per second at which finalization arranges a storage, or reads it for its checksums
+    /// afterwards; 0 = no limit.
+    pub arranging_bytes_per_second_max: u64,
     /// Packets in the live index of a storage before an index part is written.
     pub live_index_packets_max: u64,
     /// Memory for the live indexes of all storages.
@@ -299,6 +302,7 @@ impl Default for StorageConfig {
             open_files_max: 512,
             preallocation_bytes_max: 64 << 20,
             data_file_bytes_max: 1 << 30,
+            arranging_bytes_per_second_max: 0,
             live_index_packets_max: 256 << 10,
             live_index_bytes_max: 64 << 20,
             live_index_seconds_max: 60,

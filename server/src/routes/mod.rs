@@ -7,6 +7,7 @@ mod copies;
 mod descriptors;
 mod documents;
 mod files;
+mod finalizations;
 mod health;
 mod instant;
 mod io_trace;
@@ -38,6 +39,8 @@ use utoipa_axum::routes;
 
 use crate::app_state::AppState;
 use crate::problem::ProblemDocument;
+
+pub(crate) use finalizations::resume_finalizations;
 
 /// The general part of the OpenAPI document.
 #[derive(OpenApi)]
@@ -107,7 +110,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(agents::declare_stream))
         .routes(routes!(storages::show, storages::change, storages::delete))
         .routes(routes!(storages::open))
-        .routes(routes!(storages::finalize))
+        .routes(routes!(finalizations::finalize))
         .routes(routes!(storages::status))
         .routes(routes!(query::of_storage))
         .routes(routes!(query::of_many))

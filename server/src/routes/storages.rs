@@ -331,24 +331,6 @@ pub(super) async fn open(
     Ok(Json(app.engine.storages().open(id.parse()?).await?.into()))
 }
 
-/// Finalizes a storage: drains, syncs and publishes it. Responds when it is complete on disk.
-#[utoipa::path(
-    post, path = "/storages/{id}/finalize", tag = "storages", params(("id" = String, Path)),
-    responses(
-        (status = 200, body = StorageDocument),
-        Conflict,
-    ),
-)]
-pub(super) async fn finalize(
-    State(app): State<Arc<AppState>>,
-    Path(id): Path<String>,
-) -> Result<Json<StorageDocument>, Problem> {
-    let id: StorageId = id.parse()?;
-    let finalized = app.engine.storages().finalize(id).await?;
-    app.indexes.check(id);
-    Ok(Json(finalized.into()))
-}
-
 /// Returns the state of writing: write status, queues, losses, rates.
 #[utoipa::path(
     get, path = "/storages/{id}/status", tag = "storages", params(("id" = String, Path)),
@@ -356,9 +338,9 @@ pub(super) async fn finalize(
         (status = 200, body = Object, description =
             "id, state, write_status (GOOD, MEDIUM, BAD), arrived, finished, repeated, \
              failed_packets, queued_packets, queued_bytes, written_packets, written_bytes, \
-             stored_bytes, lost, bytes_per_second, packets_per_second, failure; \
-             unreadable_records and unreadable: what queries and indexes could not read since the \
-             server started"),
+             stored_bytes, lost, bytes_per_second, packets_per_second, arranged_bytes, \
+             arranging_bytes, failure; unreadable_records and unreadable: what queries and \
+             indexes could not read since the server started"),
         NotFound,
     ),
 )]

@@ -110,6 +110,8 @@ impl StorageRun {
         match shown.json()["state"].as_str() {
             Some("OPEN") => assert!(!self.finalized, "finalized, and open after a restart"),
             Some("FINALIZED") => self.finalized = true,
+            // The start continues it.
+            Some("FINALIZING") => self.finalize(api),
             state => panic!("state {state:?} after a restart: {}", shown.brief()),
         }
         for stream in &mut self.streams {

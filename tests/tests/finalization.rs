@@ -1,0 +1,106 @@
+//! Finalizations over HTTP: as jobs, cancelled, and interrupted by a kill.
+
+use std::time::{Duration, Instant};
+
+use harness::{Agent, Api, Request, Server, Settings, payload};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const STREAMS: u64 = 5;
+
+/// Pushes packets of all streams in turn.
+fn push(api: &mut Api, storage: &str, sequences: std::ops::Range<u64>) {
+    let agents: Vec<_> = (0..STREAMS)
+        .map(|stream| Agent::declare(api, storage, "a", &format!("s{stream}"), "none"))
+        .collect();
+    for sequence in sequences {
+        for (agent, stream) in agents.iter().zip(0..) {
+            agent.push(api, sequence, &payload(stream, sequence, 9000));
+        }
+    }
+}
+
+/// Starts a finalization without waiting for it; returns its job once it is arranging.
+fn begin(api: &mut Api, storage: &str) -> String {
+    let path = format!("/api/v1/storages/{storage}/finalize");
+    let request = Request::new("POST", &path).header("prefer", "respond-async");
+    let response = api.send(&request).unwrap();
+    assert_eq!(response.status, 202, "{}", response.brief());
+    let job = response.header("tracehold-job").unwrap().to_owned();
+    let begin = Instant::now();
+    while api.status(storage)["arranged_bytes"] == 0 {
+        assert!(begin.elapsed() < LIMIT, "the finalization does not begin");
+    }
+    assert_eq!(api.state(storage), "FINALIZING");
+    let shown = api.done("GET", &format!("/jobs/{job}"), None);
+    assert_eq!(
+        (&shown["kind"], &shown["state"]),
+        (&"finalize".into(), &"RUNNING".into())
+    );
+    assert!(shown["bytes_done"].as_u64() > Some(0), "{shown}");
+    job
+}
+
+fn wait_for_state(api: &mut Api, storage: &str, state: &str) {
+    let begin = Instant::now();
+    while api.state(storage) != state {
+        assert!(
+            begin.elapsed() < LIMIT,
+            "the storage does not become {state}"
+        );
+    }
+}
+
+#[test]
+fn a_finalization_is_cancelled_and_continues_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = Settings::with_config(
+        "[storage]\narranging_bytes_per_second_max = 1\ndata_file_bytes_max = 65536\n",
+    );
+    let mut server = Server::start(folder.path(), &slow);
+    let mut api = server.api();
+    let storage = api.create_storage("interleaved");
+    push(&mut api, &storage, 0..20);
+
+    let job = begin(&mut api, &storage);
+    api.done("DELETE", &format!("/jobs/{job}"), None);
+    wait_for_state(&mut api, &storage, "OPEN");
+    let ended = Instant::now();
+    while api.done("GET", &format!("/jobs/{job}"), None)["state"] == "RUNNING" {
+        assert!(ended.elapsed() < LIMIT, "the job does not end");
+    }
+    let shown = api.done("GET", &format!("/jobs/{job}"), None);
+    assert_eq!(shown["state"], "CANCELLED", "{shown}");
+    push(&mut api, &storage, 20..25);
+
+    begin(&mut api, &storage);
+    server.kill();
+    server.restart_with(&Settings::default());
+    let mut api = server.api();
+    wait_for_state(&mut api, &storage, "FINALIZED");
+    assert_eq!(api.verify(&storage).len(), 0);
+    assert_eq!(api.storage(&storage)["packets"], 25 * STREAMS);
+    let files = api.files(&storage);
+    assert!(
+        files.iter().any(|(_, role, _)| role == "checksums"),
+        "{files:?}"
+    );
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_finalization() {
+    let folder = tempfile::tempdir().unwrap();
+    let slow = Settings::with_config(
+        "[storage]\narranging_bytes_per_second_max = 1\ndata_file_bytes_max = 65536\n",
+    );
+    let mut server = Server::start(folder.path(), &slow);
+    let mut api = server.api();
+    let storage = api.create_storage("interleaved");
+    push(&mut api, &storage, 0..20);
+    begin(&mut api, &storage);
+    server.terminate();
+    assert!(server.wait(LIMIT).success());
+    server.restart_with(&Settings::default());
+    let mut api = server.api();
+    wait_for_state(&mut api, &storage, "FINALIZED");
+    assert_eq!(api.verify(&storage).len(), 0);
+}
