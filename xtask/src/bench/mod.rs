@@ -6,6 +6,7 @@
 //! timed test that fails at random is soon ignored.
 
 mod ctf;
+mod finalize;
 mod index;
 mod ingest;
 mod io_trace;
@@ -37,6 +38,11 @@ const BENCHES: &[Bench] = &[
         name: "ctf",
         about: "elements, events and text of a real LTTng-UST trace against Babeltrace 2",
         run: ctf::run_bench,
+    },
+    Bench {
+        name: "finalize",
+        about: "finalizing interleaved streams against cp of the same files",
+        run: finalize::run_bench,
     },
     Bench {
         name: "index",
