@@ -255,7 +255,7 @@ async fn a_shutdown_interrupts_a_finalization_and_the_next_start_continues_it() 
     let interrupted = engine.storages().interrupted_finalizations();
     assert_eq!(interrupted, [world.storage]);
     let refused = world.push_to(&engine, "one", 0..1).await.err().unwrap();
-    assert_eq!(refused.code(), "storage_not_open");
+    assert_eq!(refused.code(), "storage_state_conflict");
     let state = world.check_recovered(&engine).await;
     assert_eq!(state, StorageState::Finalized);
     engine.shutdown().await.unwrap();

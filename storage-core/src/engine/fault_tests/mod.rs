@@ -60,15 +60,20 @@ fn folder_in_memory() -> tempfile::TempDir {
 
 /// A copy of the storages and agents in `folder`.
 fn copy_of(folder: &std::path::Path) -> tempfile::TempDir {
-    let copy = folder_in_memory();
-    let status = std::process::Command::new("cp")
-        .args(["-r", "--sparse=always"])
-        .arg(folder.join("storages"))
-        .arg(folder.join("agents"))
-        .arg(copy.path())
-        .status();
-    assert!(status.unwrap().success());
-    copy
+    for _ in 0..20 {
+        let copy = folder_in_memory();
+        let status = std::process::Command::new("cp")
+            .args(["-r", "--sparse=always"])
+            .arg(folder.join("storages"))
+            .arg(folder.join("agents"))
+            .arg(copy.path())
+            .status();
+        // Index parts that were merged are removed by their last reader, at any time.
+        if status.unwrap().success() {
+            return copy;
+        }
+    }
+    panic!("the files in {} cannot be copied", folder.display());
 }
 
 fn payload(stream: &str, sequence: u64) -> Bytes {

@@ -51,6 +51,10 @@ impl World {
         config.faults = Some(Arc::clone(&plan));
         let engine = Engine::open(config).await.unwrap();
         self.check(&engine).await;
+        // As the server does.
+        for storage in engine.storages().interrupted_finalizations() {
+            engine.storages().finalize(storage).await.unwrap();
+        }
         Self {
             engine,
             plan,
