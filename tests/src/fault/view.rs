@@ -53,7 +53,15 @@ impl View {
             .map(|storage| (text(storage, "id"), text(storage, "name")))
             .collect();
         for storage in &storages {
-            view.add_storage(api, storage);
+            if storage["state"] == "FINALIZING" {
+                // The start continues it; this waits for the end.
+                let id = text(storage, "id");
+                api.call("POST", &format!("/storages/{id}/finalize"), None);
+                let ended = api.storage(&id);
+                view.add_storage(api, &ended);
+            } else {
+                view.add_storage(api, storage);
+            }
         }
         let types = api.done("GET", "/label-types", None);
         for label_type in types["items"].as_array().expect("a list") {
