@@ -375,12 +375,7 @@ fn prepare(
             "start the I/O thread for",
             &config.data_dir,
         ))?;
-    let serializers = SerializerPool::start(
-        config.serializer_count,
-        config.zstd_level,
-        Arc::clone(counters),
-    )
-    .map_err(StorageError::io("start serializers for", &config.data_dir))?;
+    let serializers = start_serializers(config, counters)?;
     let agents_folder = config.data_dir.join(AGENTS_FOLDER);
     let agents = Agents::load(agents_folder, io_thread.clone(), config.agent_count_max)?;
     let labels = LabelTypes::load(&config.data_dir, io_thread.clone())?;
@@ -421,6 +416,15 @@ fn prepare(
         io_thread_join,
         found,
     })
+}
+
+fn start_serializers(
+    config: &EngineConfig,
+    counters: &Arc<Counters>,
+) -> Result<SerializerPool, StorageError> {
+    let (count, level) = (config.serializer_count, config.zstd_level);
+    let started = SerializerPool::start(count, level, Arc::clone(counters));
+    started.map_err(StorageError::io("start serializers for", &config.data_dir))
 }
 
 fn sync_everything(folder: &Path) -> Result<(), StorageError> {
