@@ -56,4 +56,7 @@ pub use rows::write_rows;
 pub use sidecar_file::{identity, sidecar_path};
 pub use skipped::Skipped;
 pub use source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task};
-pub use stored::{AgentTrace, Leaf, LeafRanges, LeafSource, PacketTimes, StorageSet, StoredLeaf};
+pub use stored::{
+    AgentTrace, Leaf, LeafRanges, LeafSource, PacketTimes, StorageSet, StoredLeaf, derived_note,
+    without_derived,
+};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use storage_format::frame::Facts;
 use storage_format::{AgentId, Kind, StreamId, StreamPosition};
-use trace_kinds::StreamContext;
+use trace_kinds::{DERIVED_ENDINGS, STREAM_NAME_MAX, StreamContext};
 
 /// A packet that arrived, or was read from a storage.
 #[derive(Debug, Clone)]
@@ -86,20 +86,20 @@ impl Derived {
     /// The ending of the stream's name.
     #[must_use]
     pub fn ending(self) -> &'static str {
+        let [clones, spans, exceptions, aggregates] = DERIVED_ENDINGS;
         match self {
-            Derived::Clone => ".clones",
-            Derived::Span => ".spans",
-            Derived::Exception => ".exceptions",
-            Derived::Aggregate => ".aggregates",
+            Derived::Clone => clones,
+            Derived::Span => spans,
+            Derived::Exception => exceptions,
+            Derived::Aggregate => aggregates,
         }
     }
 
     /// The stream for what is derived from `stream`; its name is shortened if it would be too long.
     #[must_use]
     pub fn stream(self, stream: &StreamId) -> StreamId {
-        const LENGTH_MAX: usize = 128;
         let ending = self.ending();
-        let length = stream.as_str().len().min(LENGTH_MAX - ending.len());
+        let length = stream.as_str().len().min(STREAM_NAME_MAX - ending.len());
         format!("{}{ending}", &stream.as_str()[..length])
             .parse()
             .expect("a prefix of an id and letters are an id")

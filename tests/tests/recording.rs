@@ -11,6 +11,7 @@ use harness::{Api, Request, Response, Server, Settings, opentelemetry_python};
 use serde_json::{Value, json};
 
 use crate::invalid_requests::gzip;
+use crate::queries::{mount, run};
 
 /// A wait that takes longer than this fails.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
@@ -61,6 +62,64 @@ pub(super) fn saver() -> Value {
     json!([{ "type": "saver" }])
 }
 
+/// Derived streams are left out of queries, counts, mounts and copies, unless they are requested.
+fn check_derived(server: &Server, storage: &str) {
+    let count = |source: &[&str], more: &[&str]| -> u64 {
+        let (_, out, errors) = run(&[&["query"], source, &["--count"], more].concat());
+        out.trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{out}{errors}"))
+    };
+    let url = server.url();
+    let stored = ["--server", &url, "--storage", storage];
+    let check = |source: &[&str]| {
+        assert_eq!(count(source, &[]), 4, "{source:?}");
+        assert_eq!(count(source, &["--derived"]), 11, "{source:?}");
+        assert_eq!(
+            count(source, &["stream == 'traces.clones'"]),
+            0,
+            "{source:?}"
+        );
+        let clones = ["stream == 'traces.clones'", "--derived"];
+        assert_eq!(count(source, &clones), 2, "{source:?}");
+        let (_, out, _) = run(&[&["query"], source, &["--group-by", "name", "--json"]].concat());
+        let groups = ["buy", "look", "read"].map(|name| out.matches(name).count());
+        assert_eq!(groups, [1, 1, 1], "{out}");
+        let (_, _, notes) = run(&[&["query"], source, &["--count", "--explain"]].concat());
+        assert!(notes.contains("3 derived streams are left out"), "{notes}");
+    };
+    check(&stored);
+    let copy = |more: &[&str]| {
+        let copy = [
+            "storage",
+            "copy",
+            "--json",
+            "--finalize",
+            "--server",
+            &url,
+            storage,
+        ];
+        let (code, out, errors) = run(&[&copy[..], more].concat());
+        assert_eq!(code, 0, "{errors}");
+        let copied: Value = serde_json::from_str(&out).unwrap();
+        copied["storage"].as_str().unwrap().to_owned()
+    };
+    let of_copy = |copy: &str, more: &[&str]| count(&["--server", &url, "--storage", copy], more);
+    let plain = copy(&["--name", "plain"]);
+    assert_eq!(of_copy(&plain, &["--derived"]), 4);
+    let chain = copy(&["--name", "chain", "--query", "dur >= 0ns"]);
+    assert_eq!(of_copy(&chain, &["--derived"]), 4);
+    let all = copy(&["--name", "all", "--derived"]);
+    check(&["--server", &url, "--storage", &all]);
+    let folder = tempfile::tempdir().unwrap();
+    let mounted = folder.path().join("mount");
+    mount(server, &all, &mounted);
+    check(&["--dir", mounted.to_str().unwrap()]);
+    // Without its source, a derived stream repeats nothing.
+    let clones = copy(&["--name", "clones", "--stream", "traces.clones"]);
+    assert_eq!(of_copy(&clones, &[]), 2);
+}
+
 #[test]
 fn spans_are_recorded_cloned_extracted_and_aggregated() {
     let (_folder, _server, mut api) = Server::fresh();
@@ -97,6 +156,7 @@ fn spans_are_recorded_cloned_extracted_and_aggregated() {
     assert_eq!(names("traces.clones"), ["buy", "buy"]);
     assert_eq!(names("traces.spans"), ["look", "read"]);
     assert_eq!(names("traces.aggregates"), ["buy", "look", "read"]);
+    check_derived(&server, &storage);
     let buy = streams["traces.aggregates"]
         .iter()
         .find(|row| row["name"] == "buy")

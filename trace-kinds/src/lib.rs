@@ -10,6 +10,7 @@
 //! to execute a query counts the same events.
 
 pub mod ctf;
+mod derived;
 pub mod dft;
 mod error;
 mod event;
@@ -23,6 +24,7 @@ mod recognize;
 mod record_fields;
 pub mod rocksdb;
 
+pub use derived::{DERIVED_ENDINGS, STREAM_NAME_MAX, is_derived};
 pub use error::DecodeError;
 pub use event::{Decoded, Decoder, EachEvent, Event};
 pub use kind::{StreamContext, bare_unit, decoder_for, dimensions, has_events};

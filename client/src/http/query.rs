@@ -37,6 +37,8 @@ pub struct QuerySpec {
     pub explain: bool,
     /// Refuse instead of skipping what cannot be read.
     pub strict: bool,
+    /// Read derived streams, too.
+    pub derived: bool,
 }
 
 /// A response that is being received.

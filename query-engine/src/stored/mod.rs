@@ -6,6 +6,7 @@
 //! storage is written, is read in the runs of the index tree, without the packets whose events are
 //! outside of the requested time range according to the tree.
 
+mod derived;
 pub(crate) mod frames;
 pub(crate) mod leaf_source;
 mod origin_filter;
@@ -29,6 +30,7 @@ use crate::Fetch;
 pub(crate) use origin_filter::answer_origin;
 pub(crate) use packet_events::PacketEvents;
 
+pub use derived::{derived_note, without_derived};
 pub use leaf_source::LeafSource;
 pub use set::{LeafRanges, StorageSet};
 pub use times::PacketTimes;

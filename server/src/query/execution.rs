@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io_trace::Cause;
 use query_engine::{
-    Cancel, Limits, ReadError, Report, StorageSet, StoredLeaf, count, group_by, write_rows,
+    Cancel, Limits, ReadError, Report, StorageSet, StoredLeaf, count, derived_note, group_by,
+    without_derived, write_rows,
 };
 use query_language::FieldPath;
 use row_formats::{Columns, Format, write_groups};
@@ -159,6 +160,10 @@ impl Queries {
         for storage in &question.storages {
             leaves.extend(stored_leaves(&self.engine, *storage, Cause::Query).await?);
         }
+        let mut derived = 0;
+        if !question.derived {
+            (leaves, derived) = without_derived(leaves);
+        }
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
         // From here on, dropping the receiver cancels the query.
         let mut rest = Rows {
@@ -169,6 +174,7 @@ impl Queries {
         };
         let task = QueryTask {
             question,
+            derived,
             engine: self.engine.clone(),
             metrics: Arc::clone(&self.metrics),
             indexes: Arc::clone(&self.indexes),
@@ -220,8 +226,9 @@ fn cache_key(
     let query = request.query.as_ref().map_or("", |query| query.text());
     // Version 2 caches complete results only.
     let key = format!(
-        "2 {} {:?} {result} {:?} {:?} {query}",
+        "2 {} {} {:?} {result} {:?} {:?} {query}",
         env!("CARGO_PKG_VERSION"),
+        question.derived,
         storage.name,
         request.from,
         request.to,
@@ -236,6 +243,8 @@ struct QueryTask {
     indexes: Arc<ChunkIndexes>,
     unreadable: Arc<UnreadableData>,
     question: Question,
+    /// Derived streams that are left out.
+    derived: usize,
     cache: Arc<chunk_index::FilterCache>,
     limits: Limits,
     out: PieceWriter,
@@ -278,7 +287,8 @@ impl QueryTask {
         let fields = self.question.result.fields();
         let sources = set.sources(&self.question.request, &fields)?;
         let unused: Vec<String> = sources.iter().filter_map(|s| s.unused_index()).collect();
-        let report = self.write(&sources)?;
+        let mut report = self.write(&sources)?;
+        report.notes.extend(derived_note(self.derived));
         self.metrics.queries.ended(&report);
         self.unreadable.found(&report.skipped);
         if !report.damaged.is_empty() {

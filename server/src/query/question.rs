@@ -55,6 +55,8 @@ pub(crate) struct Question {
     pub(crate) result: ResultKind,
     pub(crate) format: Format,
     pub(crate) explain: bool,
+    /// Whether derived streams are read next to their sources.
+    pub(crate) derived: bool,
 }
 
 /// The kind of result.

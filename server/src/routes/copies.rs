@@ -1,5 +1,6 @@
 //! Copying a selection of a storage into another.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Json;
@@ -13,6 +14,7 @@ use storage_core::{CopyListener, CopyReport, CopySelection, LeafBases, NewStorag
 use storage_format::data_file::LeafPath;
 use storage_format::{AgentId, Kind, StorageId, StreamId};
 use tokio::sync::mpsc;
+use trace_kinds::is_derived;
 use utoipa::ToSchema;
 
 use super::instant;
@@ -46,6 +48,9 @@ pub(super) struct StorageCopy {
     streams: Vec<StreamId>,
     /// Only packets of these kinds.
     kinds: Vec<String>,
+    /// Copy derived streams, too, which repeat events of their sources. Streams that `streams` names
+    /// are copied anyway.
+    derived: bool,
     /// Only packets that can contain events at or after this time: RFC 3339 or nanoseconds since
     /// the epoch.
     #[schema(value_type = Option<String>)]
@@ -128,6 +133,11 @@ pub(super) async fn copy(
             .map_err(|error| malformed(format!("kinds: {error}")))
     });
     let (from, to) = instant::time_range(request.from.as_ref(), request.to.as_ref())?;
+    let excluded = if request.derived || !request.streams.is_empty() {
+        HashSet::new()
+    } else {
+        derived_streams(&app, source).await?
+    };
     let plan = CopyPlan {
         source,
         target: request.storage,
@@ -138,6 +148,7 @@ pub(super) async fn copy(
             to,
             agents: request.agents.into_iter().collect(),
             streams: request.streams.into_iter().collect(),
+            excluded,
             // Set when the copy begins.
             bases: LeafBases::default(),
         },
@@ -161,6 +172,30 @@ pub(super) async fn copy(
     let mut response = Json(run(&app, plan, job).await?).into_response();
     response.headers_mut().extend([field]);
     Ok(response)
+}
+
+/// The derived streams of a storage.
+async fn derived_streams(
+    app: &AppState,
+    source: StorageId,
+) -> Result<HashSet<(AgentId, StreamId)>, Problem> {
+    let leaves = app.engine.reading().leaves(source).await?.leaves;
+    let mut of_agents: HashMap<&AgentId, HashSet<&StreamId>> = HashMap::new();
+    for path in leaves.iter().map(|leaf| &leaf.path) {
+        of_agents
+            .entry(&path.agent)
+            .or_default()
+            .insert(&path.stream);
+    }
+    let paths = leaves.iter().map(|leaf| &leaf.path);
+    let derived = paths.filter(|path| {
+        let others = of_agents.get(&path.agent).into_iter().flatten();
+        let others = others.map(|stream| stream.as_str());
+        is_derived(path.kind, path.stream.as_str(), others)
+    });
+    Ok(derived
+        .map(|path| (path.agent.clone(), path.stream.clone()))
+        .collect())
 }
 
 async fn run(

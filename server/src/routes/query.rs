@@ -64,6 +64,9 @@ pub(super) struct QueryBody {
     /// Refuse with `result_incomplete` if data that the query needs cannot be read. By default such
     /// data is skipped and reported.
     strict: bool,
+    /// Read derived streams (clones, spans, exceptions, aggregates), too. They repeat events of
+    /// their sources.
+    derived: bool,
 }
 
 impl QueryBody {
@@ -106,6 +109,7 @@ impl QueryBody {
             result,
             format,
             explain: self.explain,
+            derived: self.derived,
         })
     }
 }

@@ -42,6 +42,8 @@ pub struct CopySelection {
     pub streams: HashSet<StreamId>,
     /// Only packets of these kinds.
     pub kinds: HashSet<Kind>,
+    /// No packets of these streams.
+    pub excluded: HashSet<(AgentId, StreamId)>,
     /// Only packets that may contain events at or after this instant, ns since the epoch.
     pub from: Option<i64>,
     /// Only packets that may contain events before this instant, ns since the epoch.
@@ -63,6 +65,8 @@ impl CopySelection {
         (self.agents.is_empty() || self.agents.contains(agent))
             && (self.streams.is_empty() || self.streams.contains(stream))
             && (self.kinds.is_empty() || self.kinds.contains(&kind))
+            && (self.excluded.is_empty()
+                || !self.excluded.contains(&(agent.clone(), stream.clone())))
     }
 }
 

@@ -134,7 +134,8 @@ impl<'k, 'a> Arguments<'k, 'a> {
         if let Some(slot) = slot {
             self.slots[slot] = value;
         }
-        if self.keys.has_nested() && matches!(value, Scalar::Nested(_)) {
+        // Nested values have one spelling, that of the JSON parser.
+        if matches!(value, Scalar::Nested(_)) && (slot.is_some() || self.keys.has_nested()) {
             return None;
         }
         if let Some(remainder) = remainder {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use query_language::{FieldPath, FieldTable, Value};
 
 use super::{DftDecoder, DftVisitor, HashNames, Metadata, Names, TimeUnit};
-use crate::{Decoded, Event};
+use crate::{Decoded, Decoder, Event};
 
 mod remainders;
 
@@ -432,5 +432,46 @@ proptest! {
     #[test]
     fn random_bytes_are_never_fatal(packet in proptest::collection::vec(any::<u8>(), 0..300)) {
         walk(&table(&FIELDS), Names::default(), &packet);
+    }
+}
+
+/// The value of an object or array is spelled alike in every layout of a line, and whichever other
+/// fields are requested.
+#[test]
+fn a_nested_value_has_one_spelling() {
+    let args = r#"{"a": [1, {"z":2, "b":[ ]}],"o":{"y": 1.50},"n":7}"#;
+    let record = format!(
+        r#"{{"id":1,"name":"x","cat":"c","pid":1,"tid":1,"ts":5,"dur":1,"ph":"X","args":{args}}}"#
+    );
+    let reordered = format!(r#"{{"args": {args}, "name":"x", "ts":5, "ph":"X"}}"#);
+    let values = |line: &str, others: &[&str]| -> Vec<String> {
+        let mut table = FieldTable::new();
+        let fields = ["args.a", "args.o"].map(|path| table.insert(&FieldPath::new(path)));
+        for other in others {
+            table.insert(&FieldPath::new(other));
+        }
+        let mut decoder = DftDecoder::new(&table, Names::default(), TimeUnit::Microsecond);
+        let mut values = Vec::new();
+        let mut each = |event: &dyn Event| {
+            for field in fields {
+                values.push(format!("{:?}", event.field(field)));
+            }
+            ControlFlow::Continue(())
+        };
+        // Twice, because a line is read by what was learned from the one before.
+        let text = format!("{line}\n{line}\n");
+        assert_eq!(
+            decoder.decode(text.as_bytes(), &mut each).unwrap().events,
+            2
+        );
+        assert_eq!(values[..2], values[2..]);
+        values
+    };
+    let expected = values(&record, &[]);
+    assert!(expected[0].contains("Str"), "{expected:?}");
+    for line in [&record, &reordered] {
+        for others in [&[][..], &["args.o.y"], &["args.n"], &["name", "args.a.b"]] {
+            assert_eq!(values(line, others), expected, "{line} {others:?}");
+        }
     }
 }

@@ -4,7 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use query_engine::{
-    ChunkSource, Limits, Report, StorageSet, StoredLeaf, count, group_by, open_paths, write_rows,
+    ChunkSource, Limits, Report, StorageSet, StoredLeaf, count, derived_note, group_by, open_paths,
+    without_derived, write_rows,
 };
 use query_language::FieldPath;
 use tokio::runtime::Runtime;
@@ -42,10 +43,17 @@ pub(super) fn run_mounted(
         sidecar: leaf.sidecar.filter(|_| !no_index),
         ..leaf
     });
-    let set = StorageSet::open(leaves.collect(), None)?;
+    let (mut leaves, mut derived): (Vec<StoredLeaf>, _) = (leaves.collect(), 0);
+    if !options.derived {
+        (leaves, derived) = without_derived(leaves);
+    }
+    let set = StorageSet::open(leaves, None)?;
     let sources = set.sources(&options.request, &options.fields())?;
     let exit = run(context, &sources, options)?;
     if options.explain {
+        if let Some(note) = derived_note(derived) {
+            context.note(note);
+        }
         let (requests, bytes) = (mounted.transferred.requests(), mounted.transferred.bytes());
         context.note(if context.json() {
             serde_json::json!({ "requests": requests, "moved_bytes": bytes }).to_string()

@@ -65,6 +65,10 @@ pub(super) struct Query {
     /// Also print which chunks the indexes ruled out and what was read
     #[arg(long)]
     explain: bool,
+    /// With --storage or --dir, also search derived streams (clones, spans, exceptions, aggregates),
+    /// which repeat events of others
+    #[arg(long)]
+    derived: bool,
     /// Fail if something cannot be read, instead of skipping and reporting it
     #[arg(long)]
     strict: bool,
@@ -143,6 +147,7 @@ impl Query {
             group_by: self.group_by,
             format,
             explain: self.explain,
+            derived: self.derived,
         };
         match (self.storage, self.dir) {
             (Some(storage), _) => served::run(context, &storage, &options),

@@ -10,6 +10,8 @@ pub(super) struct QueryOptions {
     pub(super) group_by: Option<String>,
     pub(super) format: Format,
     pub(super) explain: bool,
+    /// Whether derived streams of a storage are read next to their sources.
+    pub(super) derived: bool,
     pub(super) row_group_bytes: usize,
 }
 

@@ -62,6 +62,7 @@ fn spec(options: &QueryOptions) -> QuerySpec {
         },
         explain: options.explain,
         strict: options.request.strict,
+        derived: options.derived,
     }
 }
 

@@ -28,6 +28,9 @@ pub(super) struct Copy {
     /// Copy only packets of this kind; may be repeated
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
+    /// Copy derived streams, too (clones, spans, exceptions, aggregates)
+    #[arg(long)]
+    derived: bool,
     /// Copy only packets that may contain events at or after TIME
     ///
     /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, nanoseconds since 1970, or seconds since
@@ -80,6 +83,7 @@ impl Copy {
         if let Some(path) = &self.processors {
             request.insert("processors".to_owned(), read_json(path)?);
         }
+        request.insert("derived".to_owned(), self.derived.into());
         request.insert("auto_finalize".to_owned(), self.finalize.into());
         let job = client.copy_storage(source, &Value::Object(request)).await?;
         let copied = watch(context, client, job).await?;
