@@ -90,8 +90,8 @@ mod wire;
 mod zone;
 
 pub use attachments::{
-    AttachmentError, DamagedPart, DftDamage, DftFacts, DftName, DftNames, HASH_KINDS, LeafFacts,
-    PacketFileFacts, PacketRange, PacketRanges, StoredHash, StoredUnit, TraceStamp,
+    AttachmentError, DamagedPart, DftDamage, DftFacts, DftName, DftNames, FileStamp, HASH_KINDS,
+    LeafFacts, PacketFileFacts, PacketRange, PacketRanges, StoredHash, StoredUnit, TraceStamp,
     encode_dft_names, sort_dft_names,
 };
 pub use bloom::BloomFilter;

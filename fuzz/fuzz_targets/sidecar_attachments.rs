@@ -9,13 +9,14 @@ fuzz_target!(|input: &[u8]| {
     let Some((selector, bytes)) = input.split_first() else {
         return;
     };
-    let kind = match selector % 6 {
+    let kind = match selector % 7 {
         0 => Attachment::PacketFileFacts,
         1 => Attachment::PacketRanges(1 << 20),
         2 => Attachment::PacketRanges(u64::MAX),
         3 => Attachment::DftFacts,
         4 => Attachment::DftNames,
-        _ => Attachment::LeafFacts,
+        5 => Attachment::LeafFacts,
+        _ => Attachment::FileStamp,
     };
     attachment(kind, bytes);
 });

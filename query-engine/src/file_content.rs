@@ -10,7 +10,7 @@ use trace_kinds::{Content, PREFIX_BYTES, Recognized, recognize};
 use crate::ReadError;
 
 /// How deep folders are searched.
-const FOLDER_DEPTH_MAX: usize = 32;
+pub(crate) const FOLDER_DEPTH_MAX: usize = 32;
 
 /// Recognizes a regular file by its first bytes. Anything else is refused without being opened,
 /// because opening a FIFO blocks.
@@ -83,14 +83,20 @@ pub fn find_traces(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
     Ok(found)
 }
 
+/// As [`is_ctf_folder`], with an error when its file `metadata` cannot be read.
+pub(crate) fn is_trace_folder(folder: &Path) -> Result<bool, ReadError> {
+    match recognize_file(&folder.join("metadata")) {
+        Ok(metadata) => Ok(is_ctf_metadata(&metadata)),
+        Err(ReadError::Fetch { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Ok(false)
+        }
+        Err(ReadError::NotAFile { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), ReadError> {
-    let is_trace = match recognize_file(&folder.join("metadata")) {
-        Ok(metadata) => is_ctf_metadata(&metadata),
-        Err(ReadError::Fetch { source, .. }) if source.kind() == io::ErrorKind::NotFound => false,
-        Err(ReadError::NotAFile { .. }) => false,
-        Err(error) => return Err(error),
-    };
-    if is_trace {
+    if is_trace_folder(folder)? {
         found.push(folder.to_owned());
         return Ok(());
     }

@@ -48,7 +48,8 @@ pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
 pub use file_content::{find_traces, is_ctf_folder, recognize_file, regular_file};
 pub use indexing::{
     BuildOptions, Built, BuiltColumns, IndexFile, IndexOptions, Indexed, IndexedLeaf,
-    LeafIndexOptions, Update, build, index_files, index_leaf, update_sidecar, write_sidecar,
+    LeafIndexOptions, Update, build, index_files, index_leaf, remove_leftovers, update_sidecar,
+    write_sidecar,
 };
 pub use packet_files::open_paths;
 pub use request::{Cancel, Limits, Report, Request};

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use chunk_index::{Identity, Index, Sidecar};
+use chunk_index::{FileStamp, Identity, Index, Sidecar};
 
 use crate::file_content::is_ctf_folder;
 use crate::open_sidecar::OpenSidecar;
@@ -34,6 +35,59 @@ fn is_in_trace_folder(path: &Path) -> bool {
 pub(crate) fn modified(metadata: &Metadata) -> Option<i64> {
     let since = metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(since.as_nanos()).ok()
+}
+
+/// The stamp of a file.
+fn stamp(metadata: &Metadata) -> FileStamp {
+    let nanoseconds = metadata.ctime().saturating_mul(1_000_000_000);
+    FileStamp {
+        inode: metadata.ino(),
+        changed: nanoseconds.saturating_add(metadata.ctime_nsec()),
+    }
+}
+
+/// A file that changed later than this before now may change again without another time: clocks
+/// of file systems advance in steps.
+const AT_REST: Duration = Duration::from_millis(100);
+
+/// The stamp of a file that was at rest when it was opened.
+pub(crate) fn stamp_at_rest(metadata: &Metadata) -> Option<FileStamp> {
+    let stamp = stamp(metadata);
+    let changed = Duration::from_nanos(u64::try_from(stamp.changed).ok()?);
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH + changed)
+        .ok()?;
+    (since > AT_REST).then_some(stamp)
+}
+
+/// Adds the stamp of its file to an index, if it has another one. Returns whether it had.
+pub(crate) fn refresh_stamp(path: &Path, index: &mut Index) -> bool {
+    let now = fs::metadata(path).ok();
+    let Some(now) = now.and_then(|metadata| stamp_at_rest(&metadata)) else {
+        return false;
+    };
+    let bytes = now.encode();
+    let is_old = index.attachment(FileStamp::NAME).map(AsRef::as_ref) != Some(bytes.as_slice());
+    if is_old {
+        index.attach(FileStamp::NAME, bytes);
+    }
+    is_old
+}
+
+/// Whether a file is the one that an index was made of. A file with another stamp, such as a copy,
+/// is read to compare its checksum: length and time of a modification can be restored.
+fn check_identity(path: &Path, indexed: &Identity, bytes: Option<&[u8]>) -> Result<(), String> {
+    let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
+    let known = bytes.and_then(|bytes| FileStamp::decode(bytes).ok());
+    let is_unchanged = known == Some(stamp(&metadata));
+    let has_length = indexed.length == metadata.len();
+    let found = identity(path, has_length && !is_unchanged);
+    let found = found.map_err(|error| error.to_string())?;
+    let checked = match (is_unchanged, has_length) {
+        (true, true) => Ok(()),
+        _ => indexed.check(&found),
+    };
+    checked.map_err(|stale| stale.to_string())
 }
 
 /// The identity of the file at `path`.
@@ -104,13 +158,10 @@ impl OpenSidecar {
             ReadError::Sidecar { source, .. } => refused(&source),
             other => refused(&other),
         })?;
-        let mut found = identity(path, false).map_err(|error| refused(&error))?;
-        let indexed = open.index().identity();
-        if indexed.check(&found).is_err() && indexed.length == found.length {
-            // A copy of the file has another time and the same bytes.
-            found = identity(path, true).map_err(|error| refused(&error))?;
-        }
-        indexed.check(&found).map_err(|stale| refused(&stale))?;
+        let stamp = open.undamaged_attachment(FileStamp::NAME);
+        let stamp = stamp.map_err(|error| refused(&error))?;
+        let checked = check_identity(path, open.index().identity(), stamp.as_deref());
+        checked.map_err(|reason| refused(&reason))?;
         Ok(open)
     }
 }
@@ -119,9 +170,56 @@ impl OpenSidecar {
 pub(crate) fn usable(path: &Path) -> Option<(Index, u64)> {
     let bytes = fs::read(sidecar_path(path)).ok()?;
     let index = Sidecar::read(&bytes).ok()?;
-    let same = |with_checksum| {
-        let found = identity(path, with_checksum);
-        found.is_ok_and(|found| index.identity().check(&found).is_ok())
-    };
-    (same(false) || same(true)).then_some((index, bytes.len() as u64))
+    let stamp = index.attachment(FileStamp::NAME).map(AsRef::as_ref);
+    let is_same = check_identity(path, index.identity(), stamp).is_ok();
+    is_same.then_some((index, bytes.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_believed_while_its_inode_is_unchanged_and_by_its_checksum_otherwise() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let metadata = fs::metadata(&path).unwrap();
+        let now = stamp(&metadata);
+        let right = identity(&path, true).unwrap();
+        let wrong = Identity {
+            checksum: Some(1),
+            ..right
+        };
+        let shorter = Identity {
+            length: right.length - 1,
+            ..right
+        };
+        let changed = FileStamp {
+            changed: now.changed - 1,
+            ..now
+        };
+        let replaced = FileStamp {
+            inode: now.inode + 1,
+            ..now
+        };
+        for (indexed, stamp, expected) in [
+            (right, Some(now), true),
+            (right, Some(changed), true),
+            (right, Some(replaced), true),
+            (right, None, true),
+            // The checksum is not computed.
+            (wrong, Some(now), true),
+            (wrong, Some(changed), false),
+            (wrong, Some(replaced), false),
+            (wrong, None, false),
+            (shorter, Some(now), false),
+        ] {
+            let bytes = stamp.map(|stamp| stamp.encode());
+            let checked = check_identity(&path, &indexed, bytes.as_deref());
+            assert_eq!(
+                checked.is_ok(),
+                expected,
+                "{indexed:?} {stamp:?}: {checked:?}"
+            );
+        }
+    }
 }

@@ -18,6 +18,7 @@ const QUERIES: &[&str] = &[
     "fname contains 'e'",
     "args.len > 1000 or exists(args.block_key)",
     "kind in ['ctf', 'rocksdb-io'] and agent == 'host' and name starts_with 's'",
+    "kind in ['dft', 'ctf'] and exists(stream)",
     "ts > 2001-01-01 and pid in [1, 2, 3] or vpid > 5",
 ];
 

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use super::{
-    AttachmentError, DftDamage, DftFacts, DftName, DftNames, LeafFacts, PacketFileFacts,
+    AttachmentError, DftDamage, DftFacts, DftName, DftNames, FileStamp, LeafFacts, PacketFileFacts,
     PacketRanges, encode_dft_names,
 };
 
@@ -22,6 +22,8 @@ pub enum Attachment {
     DftNames,
     /// `leaf.facts`
     LeafFacts,
+    /// `file.stamp`
+    FileStamp,
 }
 
 /// Decodes an attachment; whether it is valid.
@@ -42,6 +44,7 @@ pub fn attachment(kind: Attachment, bytes: &[u8]) -> bool {
         Attachment::DftFacts => round_trip(bytes, DftFacts::decode, DftFacts::encode),
         Attachment::DftDamage => round_trip(bytes, DftDamage::decode, DftDamage::encode),
         Attachment::LeafFacts => round_trip(bytes, LeafFacts::decode, LeafFacts::encode),
+        Attachment::FileStamp => round_trip(bytes, FileStamp::decode, FileStamp::encode),
         Attachment::DftNames => {
             let encode = |names: &DftNames<'_>| {
                 let names: Vec<DftName<'_>> = names.iter().collect();

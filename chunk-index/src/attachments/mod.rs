@@ -11,6 +11,7 @@
 //! | `dft.names` | indexes of DFTracer files, and of leaves with DFTracer packets | [`DftNames`] | 3 |
 //! | `packets.facts` | indexes of files of packets | [`PacketFileFacts`] | 1 |
 //! | `packets.places` | indexes of files of packets | [`PacketRanges`] | 1 |
+//! | `file.stamp` | indexes of files | [`FileStamp`] | 1 |
 //! | `leaf.facts` | indexes of leaves | [`LeafFacts`] | 1 |
 //!
 //! Encoding and decoding are pure functions. Integers are little-endian. Columns are stored one
@@ -22,6 +23,7 @@ mod dft_facts;
 mod dft_names;
 mod error;
 mod fields;
+mod file_stamp;
 pub(crate) mod fuzzing;
 mod leaf_facts;
 mod packet_file_facts;
@@ -35,6 +37,7 @@ pub use dft_damage::{DamagedPart, DftDamage};
 pub use dft_facts::{DftFacts, HASH_KINDS};
 pub use dft_names::{DftName, DftNames, StoredHash, encode_dft_names, sort_dft_names};
 pub use error::AttachmentError;
+pub use file_stamp::FileStamp;
 pub use leaf_facts::LeafFacts;
 pub use packet_file_facts::{PacketFileFacts, TraceStamp};
 pub use packet_ranges::{PacketRange, PacketRanges};

@@ -114,6 +114,11 @@ fn golden_bytes_are_written_and_read() {
     );
     let (leaf, dft, file) = (leaf_facts(), dft_facts(), packet_file_facts());
     check("v1/leaf.facts", &leaf.encode(), &leaf, LeafFacts::decode);
+    let stamp = FileStamp {
+        inode: 7,
+        changed: -2,
+    };
+    check("v1/file.stamp", &stamp.encode(), &stamp, FileStamp::decode);
     check("v2/dft.facts", &dft.encode(), &dft, DftFacts::decode);
     check(
         "v1/packets.facts",
@@ -187,6 +192,7 @@ proptest! {
         for version in 0..4 {
             let bytes = [&[version], &bytes[..]].concat();
             let _leaf = LeafFacts::decode(&bytes);
+            let _stamp = FileStamp::decode(&bytes);
             let _dft = DftFacts::decode(&bytes);
             let _file = PacketFileFacts::decode(&bytes);
             let _ranges = PacketRanges::decode(&bytes, 50);

@@ -1,12 +1,14 @@
+use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use io_analysis::{TextTable, bytes_text};
 use query_engine::{
-    IndexFile, IndexOptions, Indexed, Limits, ReadError, Scratch, Update, index_files, sidecar_path,
+    IndexFile, IndexOptions, Indexed, Limits, ReadError, Scratch, Update, index_files,
+    remove_leftovers, sidecar_path,
 };
 use serde_json::{Value, json};
 
@@ -14,8 +16,8 @@ use super::{CommandError, Context, Exit};
 
 /// Build indexes for trace files, so that queries read only the parts that can match
 ///
-/// Accepts DFTracer files (plain or gzip), RocksDB traces, I/O traces of a server, and CTF trace
-/// folders, in which every stream file gets an index. The index of FILE is FILE.idx; in a CTF trace
+/// Accepts DFTracer files (plain or gzip), RocksDB traces, I/O traces of a server, folders of such
+/// files, and CTF trace folders, in which every stream file gets an index. The index of FILE is FILE.idx; in a CTF trace
 /// folder it is .FILE.idx. An index that is up to date is not rebuilt; if it only lacks fields,
 /// just those are added.
 #[derive(Debug, Args)]
@@ -76,6 +78,16 @@ impl Index {
                     fail(error);
                 }
             }
+        }
+        let folders: BTreeSet<&Path> = files
+            .iter()
+            .filter_map(|file| file.path().parent())
+            .collect();
+        for folder in folders {
+            let here = folder.as_os_str().is_empty();
+            let folder = if here { Path::new(".") } else { folder };
+            // A folder that cannot be read cannot be written to, either: the index reports that.
+            let _removed = remove_leftovers(folder);
         }
         let is_empty = files.is_empty() && refused == 0;
         if is_empty {

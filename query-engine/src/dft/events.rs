@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Part, Prefilter, Shapes};
-use trace_kinds::{EachEvent, Event};
+use trace_kinds::{EachEvent, Event, OriginFields};
 
 use crate::source::Counters;
 
@@ -14,6 +14,8 @@ pub(super) struct Events<'e, 'f> {
     pub(super) counters: Counters,
     /// Selects the lines that must be decoded, if others may be skipped.
     pub(super) prefilter: Option<Prefilter>,
+    /// The requested fields that describe the file.
+    pub(super) origin: OriginFields,
 }
 
 impl Events<'_, '_> {
@@ -22,6 +24,7 @@ impl Events<'_, '_> {
         let (decoder, counters) = (self.decoder, &mut self.counters);
         let mut visitor = EventVisitor {
             each: &mut *self.each,
+            origin: Some(&self.origin).filter(|origin| !origin.is_empty()),
             flow: ControlFlow::Continue(()),
         };
         let mut shapes = Shapes::default();
@@ -53,13 +56,17 @@ impl Events<'_, '_> {
 
 struct EventVisitor<'e, 'f> {
     each: &'e mut EachEvent<'f>,
+    origin: Option<&'e OriginFields>,
     flow: ControlFlow<()>,
 }
 
 impl DftVisitor for EventVisitor<'_, '_> {
     #[inline]
     fn event<E: Event>(&mut self, event: &E, _: Range<usize>) -> ControlFlow<()> {
-        self.flow = (self.each)(event);
+        self.flow = match self.origin {
+            None => (self.each)(event),
+            Some(origin) => (self.each)(&origin.with(event)),
+        };
         self.flow
     }
 

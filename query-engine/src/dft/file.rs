@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use chunk_index::{ColumnFilter, DftDamage};
 use query_language::{BareUnit, FieldTable, Filter};
-use trace_kinds::EachEvent;
+use storage_format::Kind;
 use trace_kinds::dft::{DftDecoder, Names, Prefilter, TimeUnit};
 use trace_kinds::gzip::{GzipDamage, Scanner};
+use trace_kinds::{EachEvent, Origin, OriginFields};
 
 use super::columns::OpenColumns;
 use super::damage::{damage_of, damage_text};
@@ -18,8 +19,10 @@ use super::hash_names::{TextLimits, unit_of};
 use super::head::{Head, begins_as_gzip, head_of};
 use super::scan::{self, Text, fetch_text};
 use crate::open_sidecar::OpenSidecar;
+use crate::packet_files::packet_file::origin;
 use crate::sidecar_file::Unusable;
 use crate::source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task, first_ts};
+use crate::stored::answer_origin;
 use crate::{Evidence, Fetch, LocalFile, ReadError};
 
 /// Bytes of text of a task of a file without an index.
@@ -33,6 +36,7 @@ pub struct DftFile {
     pub(super) gzip: bool,
     pub(super) unit: TimeUnit,
     pub(super) names: Names,
+    origin: Origin,
     /// Limits of the texts of its hashes; `None` if unknown.
     pub(super) texts: Option<TextLimits>,
     pub(super) sidecar: Option<OpenSidecar>,
@@ -99,6 +103,7 @@ impl DftFile {
             gzip: head.gzip,
             unit: head.unit,
             names: Names::default(),
+            origin: origin(Kind::Dft, path),
             unreadable: facts.as_ref().map(|facts| facts.broken),
             texts: facts.map(|facts| TextLimits(facts.text_limits)),
             sidecar,
@@ -202,7 +207,7 @@ impl ChunkSource for DftFile {
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {
-        localize(filter, &self.names)
+        localize(&answer_origin(filter, &self.origin), &self.names)
     }
 
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {
@@ -297,6 +302,7 @@ impl DftFile {
             each,
             counters: Counters::default(),
             prefilter,
+            origin: OriginFields::new(&self.origin, fields),
         };
         if let Some(records) = &task.records {
             events.counters.decoded_bytes += records.len() as u64;

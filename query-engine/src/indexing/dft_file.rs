@@ -6,7 +6,7 @@ use std::path::Path;
 
 use chunk_index::{
     Checkpoint, Chunk, ChunkBuilder, ChunkSummary, DftDamage, DftFacts, DftNames, DistinctValues,
-    FileDictionary, Identity, Index, IndexConfig, Window,
+    FileDictionary, FileStamp, Identity, Index, IndexConfig, Window,
 };
 use query_language::{FieldPath, FieldTable};
 use trace_kinds::dft::{
@@ -144,8 +144,8 @@ fn attempt(
         build.plain(&mut source).map_err(failed)?;
     }
     // Bytes after the damage are part of the file, too.
-    let identity = source.finish().map_err(failed)?;
-    let pass = build.finish(identity, damage)?;
+    let identified = source.finish().map_err(failed)?;
+    let pass = build.finish(identified, damage)?;
     Ok(Attempt::Complete(Box::new(pass)))
 }
 
@@ -331,7 +331,11 @@ impl<'o> Build<'o> {
         self.chunks.push((chunk, builder.finish()));
     }
 
-    fn finish(mut self, identity: Identity, damage: Vec<GzipDamage>) -> Result<Pass, ReadError> {
+    fn finish(
+        mut self,
+        (identity, stamp): (Identity, Option<FileStamp>),
+        damage: Vec<GzipDamage>,
+    ) -> Result<Pass, ReadError> {
         let mut lines = std::mem::take(&mut self.lines);
         let _whole = lines.finish(|part| self.part(part));
         self.cut();
@@ -349,6 +353,7 @@ impl<'o> Build<'o> {
             columns: columns.transpose()?,
             checkpoints,
             identity,
+            stamp,
             unit: self.unit,
             members: self.visitor.builder.take_distinct(),
             names: self.visitor.names,
@@ -365,6 +370,7 @@ pub(super) struct Pass {
     columns: Option<BuiltColumns>,
     checkpoints: Vec<Checkpoint>,
     identity: Identity,
+    stamp: Option<FileStamp>,
     unit: TimeUnit,
     /// The values to build filters of.
     members: Option<DistinctValues>,
@@ -410,6 +416,9 @@ impl Pass {
             text_limits: TextLimits::of(&self.names).0,
         };
         index.attach(DftFacts::NAME, facts.encode());
+        if let Some(stamp) = self.stamp {
+            index.attach(FileStamp::NAME, stamp.encode());
+        }
         if !self.damage.is_empty() {
             index.attach(DftDamage::NAME, stored_damage(&self.damage).encode());
         }

@@ -10,7 +10,7 @@ use super::sidecar_writer::{remove_derived, write_sidecar};
 use super::update::{Indexed, Update, summary};
 use crate::ReadError;
 use crate::dft::{columns_of, damage_of, damage_text};
-use crate::sidecar_file::{sidecar_path, usable};
+use crate::sidecar_file::{refresh_stamp, sidecar_path, usable};
 use crate::source::Scratch;
 
 /// Brings the sidecar of the DFTracer file at `path` up to date with `options`: does nothing if it
@@ -28,7 +28,7 @@ pub fn update_sidecar(
 ) -> Result<Indexed, ReadError> {
     let old = if rebuild { None } else { usable(path) };
     let old = old.filter(|(index, _)| !index.chunks().is_empty());
-    let Some((index, sidecar_bytes)) = old else {
+    let Some((mut index, mut sidecar_bytes)) = old else {
         return built(path, options, scratch);
     };
     let mut columns_bytes = None;
@@ -42,18 +42,24 @@ pub fn update_sidecar(
         .config
         .work(index.config_hash(), &index.dimensions())
     {
-        Work::Nothing => Ok(Indexed {
-            broken: index
-                .attachment(DftFacts::NAME)
-                .and_then(|bytes| DftFacts::decode(bytes).ok())
-                .map(|facts| facts.broken),
-            columns_bytes,
-            fault: damage_text(
-                &path.display().to_string(),
-                &damage_of(index.attachment(DftDamage::NAME)),
-            ),
-            ..summary(Update::Fresh, &index, sidecar_bytes)
-        }),
+        Work::Nothing => {
+            // A copy was compared by its checksum, which takes long.
+            if refresh_stamp(path, &mut index) {
+                sidecar_bytes = write_sidecar(path, &index)?;
+            }
+            Ok(Indexed {
+                broken: index
+                    .attachment(DftFacts::NAME)
+                    .and_then(|bytes| DftFacts::decode(bytes).ok())
+                    .map(|facts| facts.broken),
+                columns_bytes,
+                fault: damage_text(
+                    &path.display().to_string(),
+                    &damage_of(index.attachment(DftDamage::NAME)),
+                ),
+                ..summary(Update::Fresh, &index, sidecar_bytes)
+            })
+        }
         Work::Everything => built(path, options, scratch),
         Work::Dimensions(missing) => extended(path, options, (index, &missing), scratch),
     }

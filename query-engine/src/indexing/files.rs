@@ -8,9 +8,10 @@ use query_language::FieldPath;
 use super::dft_file::BuildOptions;
 use super::dft_sidecar::update_sidecar;
 use super::leaf::LeafIndexOptions;
-use super::packet_file::{PacketInput, inputs, update_packets};
+use super::packet_file::{PacketInput, inputs, inputs_of_trace, update_packets};
 use super::update::Indexed;
 use crate::ReadError;
+use crate::packet_files::folder::FolderContents;
 use crate::source::Scratch;
 
 /// Bytes of packets per chunk: fewer than of text, because reading can start at any packet.
@@ -38,26 +39,36 @@ pub struct IndexFile {
     packets: Option<PacketInput>,
 }
 
-/// The files of `path`: the file itself, or the stream files of all CTF traces in a folder and
-/// below it.
+/// The files of `path`: the file itself, or all traces in a folder and below it, of CTF traces their
+/// stream files.
 ///
 /// # Errors
 ///
 /// When something cannot be read or is not a trace.
 pub fn index_files(path: &Path) -> Result<Vec<IndexFile>, ReadError> {
-    let files = match inputs(path)? {
-        Some(inputs) => inputs
-            .into_iter()
-            .map(|(path, input)| IndexFile {
-                path,
-                packets: Some(input),
-            })
-            .collect(),
-        None => vec![IndexFile {
-            path: path.to_owned(),
-            packets: None,
-        }],
+    let mut files = Vec::new();
+    let of_packets = |(path, input)| IndexFile {
+        path,
+        packets: Some(input),
     };
+    let single = if path.is_dir() {
+        let contents = FolderContents::of(path)?;
+        for trace in contents.traces {
+            files.extend(inputs_of_trace(&trace)?.into_iter().map(of_packets));
+        }
+        contents.files
+    } else {
+        vec![path.to_owned()]
+    };
+    for path in single {
+        match inputs(&path)? {
+            Some(inputs) => files.extend(inputs.into_iter().map(of_packets)),
+            None => files.push(IndexFile {
+                path,
+                packets: None,
+            }),
+        }
+    }
     Ok(files)
 }
 

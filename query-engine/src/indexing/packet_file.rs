@@ -5,8 +5,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use chunk_index::{
-    Chunk, ChunkSummary, Identity, Index, IndexConfig, PacketFileFacts, PacketRange, PacketRanges,
-    TraceStamp, Work,
+    Chunk, ChunkSummary, FileStamp, Identity, Index, IndexConfig, PacketFileFacts, PacketRange,
+    PacketRanges, TraceStamp, Work,
 };
 use ctf_folder::FolderParts;
 use query_language::FieldPath;
@@ -19,11 +19,11 @@ use super::leaf::LeafIndexOptions;
 use super::sidecar_writer::{ChecksummedFile, write_sidecar};
 use super::update::{Indexed, Update, summary};
 use crate::ReadError;
-use crate::file_content::find_traces;
-use crate::packet_files::folder::stream_parts;
+use crate::packet_files::folder::{StreamPart, stream_parts};
 use crate::packet_files::packet_index::CompleteIndex;
 use crate::packet_files::rocksdb::PACKET_BYTES;
 use crate::packet_files::{InputFormat, WITHOUT_FOLDER, io_trace_packets};
+use crate::sidecar_file::refresh_stamp;
 
 /// What is known about a file of packets before it is indexed.
 pub(crate) struct PacketInput {
@@ -53,23 +53,26 @@ pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>,
         InputFormat::DftLines => return Ok(None),
         InputFormat::IoTrace => single(Kind::IoTrace, Some(io_trace_packets(path)?)),
         InputFormat::Rocksdb(kind) => single(kind, None),
-        InputFormat::Folder => {
-            let mut files = Vec::new();
-            for trace in find_traces(path)? {
-                let parts = stream_parts(FolderParts::open(&trace)?)?.into_iter();
-                files.extend(parts.map(|part| {
-                    let input = PacketInput {
-                        kind: part.kind,
-                        context: part.context,
-                        stamp: part.stamp,
-                        packets: Some(part.packets),
-                    };
-                    (part.path, input)
-                }));
-            }
-            files
-        }
     }))
+}
+
+/// The stream files of a CTF trace, each with what is known about it.
+///
+/// # Errors
+///
+/// When something cannot be read.
+pub(crate) fn inputs_of_trace(trace: &Path) -> Result<Vec<(PathBuf, PacketInput)>, ReadError> {
+    let parts = stream_parts(FolderParts::open(trace)?)?.into_iter();
+    let input = |part: StreamPart| {
+        let input = PacketInput {
+            kind: part.kind,
+            context: part.context,
+            stamp: part.stamp,
+            packets: Some(part.packets),
+        };
+        (part.path, input)
+    };
+    Ok(parts.map(input).collect())
 }
 
 /// Brings the sidecar of the file at `path` up to date with `options`, with the least work.
@@ -106,7 +109,7 @@ pub(crate) fn update_packets(
         Work::Everything => built(path, input, options),
         Work::Dimensions(missing) => extended(path, input, options, old, &missing),
         Work::Nothing => {
-            if moved {
+            if refresh_stamp(path, &mut old.index) || moved {
                 // Other files of the folder changed; the packets of this one did not.
                 old.index.attach(PacketFileFacts::NAME, old.facts.encode());
                 old.sidecar_bytes = write_sidecar(path, &old.index)?;
@@ -142,6 +145,9 @@ fn built(
         fault: pass.fault.clone(),
     };
     index.attach(PacketFileFacts::NAME, facts.encode());
+    if let Some(stamp) = pass.stamp {
+        index.attach(FileStamp::NAME, stamp.encode());
+    }
     index.attach(PacketRanges::NAME, PacketRanges(pass.packets).encode());
     for (chunk, summary) in pass.chunks {
         index.push(chunk, summary);
@@ -187,6 +193,7 @@ struct Pass {
     chunks: Vec<(Chunk, ChunkSummary)>,
     decoded: Decoded,
     identity: Identity,
+    stamp: Option<FileStamp>,
     packets: Vec<PacketRange>,
     entry: Option<TraceHeader>,
     fault: Option<String>,
@@ -226,7 +233,7 @@ fn pass(
         },
         _ => failed(error),
     })?;
-    let identity = source.finish().map_err(failed)?;
+    let (identity, stamp) = source.finish().map_err(failed)?;
     let mut chunked = chunker.finish();
     for (number, (chunk, _)) in (0_u64..).zip(&mut chunked.chunks) {
         chunk.number = number;
@@ -235,6 +242,7 @@ fn pass(
         chunks: chunked.chunks,
         decoded: chunked.decoded,
         identity,
+        stamp,
         packets,
         entry,
         fault,

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
-use chunk_index::{Identity, Index};
+use chunk_index::{FileStamp, Identity, Index};
 
 use crate::ReadError;
-use crate::sidecar_file::{folder_of, modified, sidecar_path};
+use crate::sidecar_file::{folder_of, modified, sidecar_path, stamp_at_rest};
 
 /// Writes the sidecar of `path` atomically: into a temporary file, which is then renamed.
 ///
@@ -43,19 +43,60 @@ pub(super) fn remove_derived(path: &Path) -> Result<(), ReadError> {
     }
 }
 
-/// A temporary file in the folder of `path` that is removed unless it is renamed.
+const TEMPORARY_PREFIX: &str = ".tracehold-";
+/// Endings of temporary files.
+const TEMPORARY_ENDINGS: [&str; 2] = [".idx.tmp", ".cidx.tmp"];
+
+/// A temporary file in the folder of `path` that is removed unless it is renamed. It is locked while
+/// it is open, so that [`remove_leftovers`] spares it.
 pub(crate) fn temporary(path: &Path, suffix: &str) -> io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new()
-        .prefix(".tracehold-")
-        .suffix(suffix)
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(folder_of(path))
+    debug_assert!(TEMPORARY_ENDINGS.contains(&suffix), "{suffix} is removed");
+    loop {
+        let file = tempfile::Builder::new()
+            .prefix(TEMPORARY_PREFIX)
+            .suffix(suffix)
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .tempfile_in(folder_of(path))?;
+        match file.as_file().lock() {
+            // It may have been removed before it was locked.
+            Ok(()) if !file.path().exists() => {}
+            // A file system without locks has no leftovers removed, either.
+            Ok(()) | Err(_) => return Ok(file),
+        }
+    }
+}
+
+/// Removes the temporary files in a folder whose writers were killed. Returns how many there were.
+///
+/// # Errors
+///
+/// When the folder cannot be read.
+pub fn remove_leftovers(folder: &Path) -> io::Result<usize> {
+    let mut removed = 0;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_temporary = name.starts_with(TEMPORARY_PREFIX)
+            && TEMPORARY_ENDINGS
+                .iter()
+                .any(|ending| name.ends_with(ending));
+        // Whoever writes one holds its lock.
+        if is_temporary
+            && let Ok(file) = File::open(&path)
+            && file.try_lock().is_ok()
+            && fs::remove_file(&path).is_ok()
+        {
+            removed += 1;
+        }
+    }
+    Ok(removed)
 }
 
 /// A file whose checksum is computed while it is read.
 pub(crate) struct ChecksummedFile {
     file: File,
     modified: Option<i64>,
+    stamp: Option<FileStamp>,
     checksum: u32,
     len: u64,
 }
@@ -64,23 +105,26 @@ impl ChecksummedFile {
     /// Opens `path`.
     pub(crate) fn open(path: &Path) -> io::Result<ChecksummedFile> {
         let file = File::open(path)?;
+        // Read first: a later write to the file makes its index stale.
+        let metadata = file.metadata()?;
         Ok(ChecksummedFile {
-            // Read first: a later write to the file makes its index stale.
-            modified: modified(&file.metadata()?),
+            modified: modified(&metadata),
+            stamp: stamp_at_rest(&metadata),
             file,
             checksum: 0,
             len: 0,
         })
     }
 
-    /// Reads the rest of the file; its identity.
-    pub(crate) fn finish(mut self) -> io::Result<Identity> {
+    /// Reads the rest of the file; its identity, and its stamp if it was at rest.
+    pub(crate) fn finish(mut self) -> io::Result<(Identity, Option<FileStamp>)> {
         io::copy(&mut self, &mut io::sink())?;
-        Ok(Identity {
+        let identity = Identity {
             length: self.len,
             modified: self.modified,
             checksum: Some(u64::from(self.checksum)),
-        })
+        };
+        Ok((identity, self.stamp))
     }
 }
 
@@ -90,5 +134,27 @@ impl Read for ChecksummedFile {
         self.checksum = crc32c::crc32c_append(self.checksum, &buffer[..read]);
         self.len += read as u64;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_temporary_files_without_a_writer_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace.pfw");
+        let open = temporary(&path, ".idx.tmp").unwrap();
+        let left = temporary(&path, ".cidx.tmp").unwrap().keep().unwrap();
+        drop(left.0);
+        let others = ["trace.pfw.idx", ".tracehold-x", "x.idx.tmp"];
+        for name in others {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        assert_eq!(remove_leftovers(folder.path()).unwrap(), 1);
+        assert!(open.path().exists() && !left.1.exists());
+        assert!(others.iter().all(|name| folder.path().join(name).exists()));
+        assert_eq!(remove_leftovers(folder.path()).unwrap(), 0);
     }
 }

@@ -1,6 +1,8 @@
 //! Folders of CTF traces.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +15,7 @@ use super::choose;
 use super::packet_file::PacketFile;
 use super::packet_index::PacketIndex;
 use crate::ReadError;
-use crate::file_content::{find_traces, recognize_file};
+use crate::file_content::{FOLDER_DEPTH_MAX, is_trace_folder, recognize_file};
 use crate::source::ChunkSource;
 
 /// A file of packets in a folder.
@@ -25,16 +27,69 @@ pub(crate) struct StreamPart {
     pub(crate) packets: Vec<PacketRange>,
 }
 
-/// Opens the traces in a folder and below it; each stream file is a source.
+/// What a folder and the folders below it contain.
+#[derive(Debug, Default)]
+pub(crate) struct FolderContents {
+    /// Folders of CTF traces.
+    pub(crate) traces: Vec<PathBuf>,
+    /// Other files that are traces. Hidden files and files of unknown content are none.
+    pub(crate) files: Vec<PathBuf>,
+}
+
+impl FolderContents {
+    /// # Errors
+    ///
+    /// When a folder or a file in it cannot be read, or none of them is a trace.
+    pub(crate) fn of(path: &Path) -> Result<FolderContents, ReadError> {
+        let mut found = FolderContents::default();
+        found.search(path, 0)?;
+        if found.traces.is_empty() && found.files.is_empty() {
+            return Err(ReadError::UnknownFile {
+                path: path.to_owned(),
+                reason: "no trace is in it or below it".to_owned(),
+            });
+        }
+        Ok(found)
+    }
+
+    fn search(&mut self, folder: &Path, depth: usize) -> Result<(), ReadError> {
+        if is_trace_folder(folder)? {
+            self.traces.push(folder.to_owned());
+            return Ok(());
+        }
+        if depth == FOLDER_DEPTH_MAX {
+            return Ok(());
+        }
+        let failed = |error| ReadError::fetch(folder.display().to_string(), error);
+        let entries = fs::read_dir(folder).map_err(failed)?;
+        let entries = entries.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+        paths.sort();
+        for path in paths {
+            let name = path.file_name().unwrap_or_default();
+            if name.as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            // Links to folders may be circular.
+            let metadata = fs::symlink_metadata(&path).map_err(failed)?;
+            if metadata.is_dir() {
+                self.search(&path, depth + 1)?;
+            } else if path.is_file() && recognize_file(&path)?.kind().is_some() {
+                self.files.push(path);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Opens a trace; each stream file is a source.
 pub(crate) fn open(
-    path: &Path,
+    trace: &Path,
     use_sidecars: bool,
     sources: &mut Vec<Box<dyn ChunkSource>>,
 ) -> Result<(), ReadError> {
-    for trace in find_traces(path)? {
-        for file in open_trace(&trace, use_sidecars)? {
-            sources.push(Box::new(file));
-        }
+    for file in open_trace(trace, use_sidecars)? {
+        sources.push(Box::new(file));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@
 //! | the index of such a file, and whether it is used | [`packet_index`] |
 
 pub(crate) mod folder;
-mod packet_file;
+pub(crate) mod packet_file;
 pub(crate) mod packet_index;
 pub(crate) mod rocksdb;
 
@@ -26,6 +26,7 @@ use storage_format::Kind;
 use trace_kinds::io_trace::{PREAMBLE_BYTES, packet_bytes};
 use trace_kinds::{Container, Content, StreamContext};
 
+use self::folder::FolderContents;
 use self::packet_file::PacketFile;
 use self::packet_index::{PacketIndex, unused};
 use crate::dft::DftSet;
@@ -36,8 +37,6 @@ use crate::{ReadError, Request};
 /// How a path is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InputFormat {
-    /// A folder of CTF traces.
-    Folder,
     IoTrace,
     /// A RocksDB trace; its kind.
     Rocksdb(Kind),
@@ -47,9 +46,6 @@ pub(crate) enum InputFormat {
 
 impl InputFormat {
     pub(crate) fn of(path: &Path) -> Result<InputFormat, ReadError> {
-        if path.is_dir() {
-            return Ok(InputFormat::Folder);
-        }
         let found = recognize_file(path)?;
         match (found.container, found.content) {
             (Container::Plain, Content::IoTrace) => Ok(InputFormat::IoTrace),
@@ -82,12 +78,23 @@ pub fn open_paths(
 ) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
     let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
     let mut lines = Vec::new();
+    let mut files = Vec::new();
     for path in paths {
-        match InputFormat::of(path)? {
-            InputFormat::Folder => folder::open(path, use_sidecars, &mut sources)?,
-            InputFormat::IoTrace => sources.push(Box::new(open_io_trace(path, use_sidecars)?)),
-            InputFormat::Rocksdb(kind) => sources.push(rocksdb::open(path, kind, use_sidecars)?),
-            InputFormat::DftLines => lines.push(path.clone()),
+        if path.is_dir() {
+            let contents = FolderContents::of(path)?;
+            for trace in contents.traces {
+                folder::open(&trace, use_sidecars, &mut sources)?;
+            }
+            files.extend(contents.files);
+        } else {
+            files.push(path.clone());
+        }
+    }
+    for path in files {
+        match InputFormat::of(&path)? {
+            InputFormat::IoTrace => sources.push(Box::new(open_io_trace(&path, use_sidecars)?)),
+            InputFormat::Rocksdb(kind) => sources.push(rocksdb::open(&path, kind, use_sidecars)?),
+            InputFormat::DftLines => lines.push(path),
         }
     }
     if !lines.is_empty() {

@@ -1,5 +1,6 @@
 //! A file with known ranges of packets, as a source.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ impl PacketFile {
             fetch: Arc::new(fetch),
             kind,
             context,
-            origin: origin(kind),
+            origin: origin(kind, path),
             packets,
             read_by,
             faults: Vec::new(),
@@ -143,10 +144,13 @@ impl PacketFile {
     }
 }
 
-/// The origin of events of files.
-pub(crate) fn origin(kind: Kind) -> Origin {
+/// The origin of events of a file: its stream is the name of the file, as when it is pushed. It has
+/// no agent and no storage.
+pub(crate) fn origin(kind: Kind, path: &Path) -> Origin {
+    let name = path.file_name().map(|name| name.to_string_lossy());
     Origin {
         kind: kind.as_str(),
+        stream: name.map(Cow::into_owned),
         ..Origin::default()
     }
 }

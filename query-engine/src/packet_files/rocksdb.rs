@@ -60,7 +60,7 @@ impl RocksdbFile {
         RocksdbFile {
             path: path.to_owned(),
             kind,
-            origin: origin(kind),
+            origin: origin(kind, path),
             unused,
         }
     }
