@@ -149,8 +149,12 @@ const ALL_COMMANDS: [&str; 6] = ["push", "decode", "query", "index", "analyze", 
 
 /// Runs every command on a path and compares exit code and message.
 fn check_all(path: &Path, expected: i32, message: &str) {
-    for command in ALL_COMMANDS {
-        let (code, out, err) = match command {
+    check_commands(&ALL_COMMANDS, path, expected, message);
+}
+
+fn check_commands(commands: &[&str], path: &Path, expected: i32, message: &str) {
+    for command in commands {
+        let (code, out, err) = match *command {
             "push" => tracehold(&["push", "--storage", "s"], path),
             command => tracehold(&[command], path),
         };
@@ -166,7 +170,9 @@ fn special_files_are_refused_without_being_opened() {
     let fifo = folder.path().join("fifo.pfw");
     let made = Command::new("mkfifo").arg(&fifo).status();
     assert!(made.expect("mkfifo starts").success());
-    check_all(&fifo, 2, "this is a FIFO, not a regular file");
+    // A query reads it, as long as someone writes to it.
+    let others = ALL_COMMANDS.map(|command| if command == "query" { "index" } else { command });
+    check_commands(&others, &fifo, 2, "this is a FIFO, not a regular file");
     check_all(
         Path::new("/dev/null"),
         2,
@@ -309,4 +315,113 @@ fn all_commands_recognize_the_same_file() {
     if let Some(corpus) = corpus() {
         recorded(&corpus).iter().for_each(check);
     }
+}
+
+/// Runs a query with this standard input, and compares its exit code and count.
+fn check_query(path: &str, input: Option<&[u8]>, code: i32, count: &str) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tracehold"))
+        .args(["query", path, "ts >= 0", "--count"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("the input is a pipe");
+    // A program that refuses its input closes the pipe.
+    let _ = stdin.write_all(input.unwrap_or_default());
+    drop(stdin);
+    let output = child.wait_with_output().expect("the program ends");
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(output.status.code(), Some(code), "{path}: {out}{err}");
+    assert_eq!(out.trim(), count, "{path}: {err}");
+}
+
+#[test]
+fn pipes_and_files_compressed_with_zstd_are_queried() {
+    let folder = tempfile::tempdir().expect("a folder for the files");
+    let zstd = |text: &[u8]| zstd::encode_all(text, 3).expect("memory can be written");
+    let many = LINES.repeat(20_000);
+    let count = many
+        .split(|byte| *byte == b'\n')
+        .filter(|line| line.starts_with(b"{"))
+        .count();
+    let count = count.to_string();
+    for text in [many.clone(), gzip(&many), zstd(&many)] {
+        check_query("-", Some(&text), 0, &count);
+        check_query("/dev/stdin", Some(&text), 0, &count);
+    }
+    check_query("-", Some(b"no trace\n"), 2, "");
+    check_query("-", Some(&zstd(b"no trace\n")), 2, "");
+    check_query("-", Some(&[&zstd(b"")[..4], &[9; 50]].concat()), 2, "");
+    let path = folder.path().join("trace.pfw.zst");
+    let name = path.to_str().expect("the path is text");
+    let whole = zstd(&many);
+    std::fs::write(&path, &whole).expect("the file can be written");
+    check_query(name, None, 0, &count);
+    let fifo = folder.path().join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo starts").success());
+    let name = fifo.to_str().expect("the path is text");
+    std::thread::scope(|scope| {
+        scope.spawn(|| std::fs::write(&fifo, &many).expect("the query reads it"));
+        check_query(name, None, 0, &count);
+    });
+}
+
+/// What follows the damage is missing, and the query says so.
+#[test]
+fn a_cut_zstd_file_is_queried_up_to_the_cut() {
+    let folder = tempfile::tempdir().expect("a folder for the file");
+    let path = folder.path().join("trace.zst");
+    let frame = zstd::encode_all(LINES, 3).expect("memory can be written");
+    std::fs::write(&path, [&frame[..], &frame[..frame.len() - 3]].concat()).expect("written");
+    let (code, out, err) = tracehold(&["query", "--count"], &path);
+    assert_eq!(code, Some(1), "{out}{err}");
+    assert!(err.contains("cannot be decompressed beyond byte"), "{err}");
+    let (code, _, err) = tracehold(&["query", "--count", "--strict"], &path);
+    assert_eq!(
+        (code, err.contains("would be incomplete")),
+        (Some(1), true),
+        "{err}"
+    );
+}
+
+/// All traces in a folder and below it, of any kind; other files and hidden ones are left alone.
+#[test]
+fn folders_of_traces_are_queried_and_indexed() {
+    let folder = tempfile::tempdir().expect("a folder for the files");
+    let below = folder.path().join("a/b");
+    std::fs::create_dir_all(&below).expect("the folders can be made");
+    for (path, text) in [
+        ("one.pfw", LINES),
+        ("a/two.pfw", LINES),
+        ("a/b/three.log", LINES),
+        ("a/readme.txt", b"no trace\n"),
+        ("a/.hidden.pfw", LINES),
+    ] {
+        std::fs::write(folder.path().join(path), text).expect("the file can be written");
+    }
+    let of_one = tracehold(&["query", "--count"], &folder.path().join("one.pfw"));
+    let one: u64 = of_one.1.trim().parse().expect("a count");
+    for _ in 0..2 {
+        let (code, out, err) = tracehold(&["query", "--count"], folder.path());
+        assert_eq!(
+            (code, out.trim()),
+            (Some(0), &*(3 * one).to_string()),
+            "{err}"
+        );
+        let (code, out, err) = tracehold(&["index"], folder.path());
+        assert_eq!((code, out.lines().count()), (Some(0), 4), "{out}{err}");
+    }
+    let empty = folder.path().join("empty");
+    std::fs::create_dir(&empty).expect("the folder can be made");
+    check_commands(
+        &["query", "index"],
+        &empty,
+        2,
+        "no trace is in it or below it",
+    );
 }

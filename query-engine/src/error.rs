@@ -103,7 +103,7 @@ pub enum ReadError {
     },
     /// The file is not a trace that a query reads.
     #[error(
-        "{}: {found}{}; queries and indexes read DFTracer files (plain or gzip), RocksDB traces, I/O \
+        "{}: {found}{}; queries and indexes read DFTracer files (plain or gzip; queries also zstd), RocksDB traces, I/O \
          traces of a server, and folders of CTF traces",
         path.display(),
         found.hint().map(|hint| format!(" ({hint})")).unwrap_or_default()
@@ -112,6 +112,18 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
         /// What it is.
+        found: Recognized,
+    },
+    /// The trace cannot be read from a pipe or compressed with zstd.
+    #[error(
+        "{}: {found}; of pipes and of files compressed with zstd, queries read DFTracer traces only: \
+         store it in a file, uncompressed",
+        path.display()
+    )]
+    NotAStream {
+        /// The path.
+        path: PathBuf,
+        /// What its text is.
         found: Recognized,
     },
     /// Columns exist for DFTracer files only.

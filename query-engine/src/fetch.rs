@@ -100,6 +100,14 @@ impl LocalFile {
         })
     }
 
+    /// An open file that messages call `path`.
+    pub(crate) fn named(path: &Path, file: File) -> LocalFile {
+        LocalFile {
+            path: path.to_owned(),
+            file,
+        }
+    }
+
     /// The open file.
     pub fn file(&self) -> &File {
         &self.file

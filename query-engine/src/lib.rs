@@ -38,6 +38,7 @@ mod sidecar_file;
 mod skipped;
 mod source;
 mod spill;
+mod spooled;
 mod stored;
 
 pub use aggregate::{GROUPS_MAX, count, group_by};

@@ -47,6 +47,8 @@ pub struct DftFile {
     damage: Vec<GzipDamage>,
     /// Lines that are not records, according to the sidecar.
     unreadable: Option<u64>,
+    /// Why the rest of it is missing.
+    fault: Option<String>,
 }
 
 impl DftFile {
@@ -56,9 +58,31 @@ impl DftFile {
     ///
     /// When the file cannot be read. [`ChunkSource::unused_index`] says why a sidecar is not used.
     pub fn open(path: &Path, use_sidecar: bool) -> Result<DftFile, ReadError> {
+        let local = LocalFile::open(path);
+        let local = local.map_err(|error| ReadError::fetch(path.display().to_string(), error))?;
+        DftFile::of(path, local, use_sidecar)
+    }
+
+    /// A copy of `path`, which can be read only from its start; `fault` says why the rest is
+    /// missing.
+    ///
+    /// # Errors
+    ///
+    /// When the copy cannot be read.
+    pub(crate) fn copied(
+        path: &Path,
+        copy: LocalFile,
+        fault: Option<String>,
+    ) -> Result<DftFile, ReadError> {
+        Ok(DftFile {
+            fault,
+            ..DftFile::of(path, copy, false)?
+        })
+    }
+
+    fn of(path: &Path, local: LocalFile, use_sidecar: bool) -> Result<DftFile, ReadError> {
         let place = path.display().to_string();
         let failed = |error| ReadError::fetch(&*place, error);
-        let local = LocalFile::open(path).map_err(failed)?;
         let len = local.file().metadata().map_err(failed)?.len();
         let (mut sidecar, mut unused) = (None, None);
         if use_sidecar {
@@ -110,6 +134,7 @@ impl DftFile {
             columns: OnceLock::new(),
             unused,
             damage,
+            fault: None,
         })
     }
 
@@ -197,9 +222,8 @@ impl ChunkSource for DftFile {
     }
 
     fn faults(&self) -> Vec<String> {
-        damage_text(&self.place(), &self.damage)
-            .into_iter()
-            .collect()
+        let damage = damage_text(&self.place(), &self.damage);
+        damage.into_iter().chain(self.fault.clone()).collect()
     }
 
     fn unreadable(&self) -> Option<u64> {

@@ -43,15 +43,28 @@ impl DftSet {
         request: &Request,
         fields: &[FieldPath],
     ) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
-        let mut set = DftSet::open(paths, use_sidecars)?;
-        let unit = set
+        DftSet::open(paths, use_sidecars)?.sources_for(request, fields)
+    }
+
+    /// A set of open files.
+    pub(crate) fn of(files: Vec<DftFile>) -> DftSet {
+        DftSet { files }
+    }
+
+    /// As [`DftSet::sources`], for open files.
+    pub(crate) fn sources_for(
+        mut self,
+        request: &Request,
+        fields: &[FieldPath],
+    ) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
+        let unit = self
             .files
             .iter()
             .map(ChunkSource::unit)
             .reduce(|a, b| a.and(b));
         let filter = request.bind(unit.unwrap_or(BareUnit::NANOS))?;
-        set.resolve(filter.as_ref(), fields)?;
-        Ok(set.into_sources())
+        self.resolve(filter.as_ref(), fields)?;
+        Ok(self.into_sources())
     }
 
     /// The files.

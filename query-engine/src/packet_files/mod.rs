@@ -24,14 +24,15 @@ use chunk_index::{PacketRange, TraceStamp};
 use query_language::FieldPath;
 use storage_format::Kind;
 use trace_kinds::io_trace::{PREAMBLE_BYTES, packet_bytes};
-use trace_kinds::{Container, Content, StreamContext};
+use trace_kinds::{Container, Content, Recognized, StreamContext};
 
 use self::folder::FolderContents;
 use self::packet_file::PacketFile;
 use self::packet_index::{PacketIndex, unused};
-use crate::dft::DftSet;
+use crate::dft::{DftFile, DftSet};
 use crate::file_content::recognize_file;
 use crate::source::ChunkSource;
+use crate::spooled::{Spooled, spooled};
 use crate::{ReadError, Request};
 
 /// How a path is read.
@@ -46,7 +47,10 @@ pub(crate) enum InputFormat {
 
 impl InputFormat {
     pub(crate) fn of(path: &Path) -> Result<InputFormat, ReadError> {
-        let found = recognize_file(path)?;
+        InputFormat::recognized(path, recognize_file(path)?)
+    }
+
+    fn recognized(path: &Path, found: Recognized) -> Result<InputFormat, ReadError> {
         match (found.container, found.content) {
             (Container::Plain, Content::IoTrace) => Ok(InputFormat::IoTrace),
             // A trace without records has no events of either kind.
@@ -91,14 +95,21 @@ pub fn open_paths(
         }
     }
     for path in files {
+        if let Some(Spooled { file, found, fault }) = spooled(&path)? {
+            if InputFormat::recognized(&path, found)? != InputFormat::DftLines {
+                return Err(ReadError::NotAStream { path, found });
+            }
+            lines.push(DftFile::copied(&path, file, fault)?);
+            continue;
+        }
         match InputFormat::of(&path)? {
             InputFormat::IoTrace => sources.push(Box::new(open_io_trace(&path, use_sidecars)?)),
             InputFormat::Rocksdb(kind) => sources.push(rocksdb::open(&path, kind, use_sidecars)?),
-            InputFormat::DftLines => lines.push(path),
+            InputFormat::DftLines => lines.push(DftFile::open(&path, use_sidecars)?),
         }
     }
     if !lines.is_empty() {
-        sources.extend(DftSet::sources(&lines, use_sidecars, request, fields)?);
+        sources.extend(DftSet::of(lines).sources_for(request, fields)?);
     }
     Ok(sources)
 }

@@ -23,8 +23,8 @@ use options::QueryOptions;
 /// event matches, or if something cannot be read: it is skipped and reported.
 #[derive(Debug, Args)]
 pub(super) struct Query {
-    /// Trace files and CTF trace folders to search, followed by the expression; with --storage or
-    /// --dir, only the expression
+    /// Trace files and folders to search, followed by the expression; - is the standard input; with
+    /// --storage or --dir, only the expression
     #[arg(value_name = "FILE… EXPR")]
     arguments: Vec<String>,
     /// Search a storage on the server, by ID or name
@@ -169,9 +169,13 @@ impl Query {
                 )),
             };
         }
-        let paths = |names: &[String]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let path = |name: &String| match name.as_str() {
+            "-" => PathBuf::from("/dev/stdin"),
+            name => PathBuf::from(name),
+        };
+        let paths = |names: &[String]| names.iter().map(path).collect::<Vec<_>>();
         let (last, files) = match self.arguments.split_last() {
-            Some((last, files)) if !PathBuf::from(last).exists() => (last, files),
+            Some((last, files)) if !path(last).exists() => (last, files),
             Some(_) => return Ok((paths(&self.arguments), None)),
             None => {
                 return Err(CommandError::usage(
@@ -199,6 +203,7 @@ impl From<ReadError> for CommandError {
             ReadError::TooManyGroups { .. } => CommandError::usage(error.to_string()),
             ReadError::UnknownFile { .. }
             | ReadError::NotATrace { .. }
+            | ReadError::NotAStream { .. }
             | ReadError::NotAFile { .. } => CommandError::usage(error.to_string()),
             ReadError::NoColumns { .. } => CommandError::usage(error.to_string()),
             ReadError::Fetch { place, source } => CommandError::io(place, source),
