@@ -35,6 +35,14 @@ pub enum QueryErrorKind {
     /// A character that begins no token.
     #[error("unexpected character {0:?}, expected a field, a value, an operator or a bracket")]
     UnexpectedCharacter(char),
+    /// An operator of another language.
+    #[error("`{found}` is no operator here; did you mean `{meant}`?")]
+    OtherOperator {
+        /// What was found.
+        found: &'static str,
+        /// The operator of this language.
+        meant: &'static str,
+    },
     /// A string without its closing quote.
     #[error("unterminated string, expected a closing {0}")]
     UnterminatedString(char),

@@ -88,17 +88,18 @@ impl<'a> Lexer<'a> {
                 let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
                 Ok(self.token(keyword(word).unwrap_or(TokenKind::Word), start))
             }
-            '=' => Err(self.error(
-                start..start + 1,
-                QueryErrorKind::Expected {
-                    expected: "a comparison (== != < <= > >=)",
-                    found: "`=`".to_owned(),
-                },
-            )),
-            other => Err(self.error(
-                start..start + other.len_utf8(),
-                QueryErrorKind::UnexpectedCharacter(other),
-            )),
+            other => {
+                let rest = self.rest();
+                let foreign = OTHER_OPERATORS.iter();
+                let foreign = foreign.copied().find(|(found, _)| rest.starts_with(found));
+                let (length, kind) = match foreign {
+                    Some((found, meant)) => {
+                        (found.len(), QueryErrorKind::OtherOperator { found, meant })
+                    }
+                    None => (other.len_utf8(), QueryErrorKind::UnexpectedCharacter(other)),
+                };
+                Err(self.error(start..start + length, kind))
+            }
         }
     }
 
@@ -216,6 +217,16 @@ impl<'a> Lexer<'a> {
         Ok(self.token(TokenKind::Literal(Literal::Number(value)), start))
     }
 }
+
+/// Operators of other languages, and what they are here.
+const OTHER_OPERATORS: [(&str, &str); 6] = [
+    ("&&", "and"),
+    ("&", "and"),
+    ("||", "or"),
+    ("|", "or"),
+    ("!", "not"),
+    ("=", "=="),
+];
 
 fn keyword(word: &str) -> Option<TokenKind> {
     let keywords = [

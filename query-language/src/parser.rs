@@ -8,7 +8,8 @@
 //! primary   = "(" or ")" | "exists" field | "exists" "(" field ")" | field question
 //! question  = ("==" | "!=" | "<" | "<=" | ">" | ">=") value
 //!           | ["not"] "in" "[" [value ("," value)*] "]"
-//!           | ("~" | "contains" | "starts_with") string
+//!           | ("~" | "contains" | "starts_with" | "like") string
+//!           | "is" ["not"] "null"
 //! field     = [A-Za-z_][A-Za-z0-9_.]* | "`" any but a backquote "`"
 //! value     = string | integer | fraction | "true" | "false" | duration | time
 //! ```
@@ -22,7 +23,8 @@ use crate::error::{QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind}
 use crate::lexer::{Token, TokenKind, tokens};
 use crate::syntax::{Condition, Expr, Literal, Pattern, Predicate};
 
-const OPERATORS: &str = "a comparison (== != < <= > >=), in, not in, ~, contains or starts_with";
+const OPERATORS: &str = "a comparison (== != < <= > >=), in, not in, ~, contains, starts_with, \
+                         like, is null or is not null";
 
 /// Parses all of `text`.
 pub(crate) fn parse(text: &str) -> Result<Expr<Literal>, QueryError> {
@@ -134,18 +136,40 @@ impl Parser<'_> {
             };
         }
         let start = self.token().span.start;
+        let mut is_null = false;
         let (field, condition) = if self.begins_exists() {
             (self.exists()?, Condition::Exists)
         } else {
             let field = self.field("a field, exists, not, or `(`")?;
-            (field, self.question()?)
+            if self.is_word("is") {
+                is_null = self.null()?;
+                (field, Condition::Exists)
+            } else {
+                (field, self.question()?)
+            }
         };
         let end = self.tokens[self.at - 1].span.end;
-        Ok(Expr::Test(Predicate {
+        let test = Expr::Test(Predicate {
             field,
             condition,
             span: start..end,
-        }))
+        });
+        Ok(if is_null {
+            Expr::Not(Box::new(test))
+        } else {
+            test
+        })
+    }
+
+    /// The rest of `is null`, true, or of `is not null`, false.
+    fn null(&mut self) -> Result<bool, QueryError> {
+        self.at += 1;
+        let is_negated = self.take(&TokenKind::Not);
+        if !self.is_word("null") {
+            return Err(self.expected("null or not null"));
+        }
+        self.at += 1;
+        Ok(!is_negated)
     }
 
     /// `exists` followed by a field; before an operator it is a field itself.
@@ -215,7 +239,7 @@ impl Parser<'_> {
             });
         }
         if self.take(&TokenKind::Tilde) {
-            return self.pattern();
+            return self.pattern(std::convert::identity);
         }
         if self.is_word("contains") {
             self.at += 1;
@@ -225,12 +249,20 @@ impl Parser<'_> {
             self.at += 1;
             return Ok(Condition::StartsWith(self.string()?));
         }
+        if self.is_word("like") {
+            self.at += 1;
+            return self.pattern(like);
+        }
         Err(self.expected(OPERATORS))
     }
 
-    fn pattern(&mut self) -> Result<Condition<Literal>, QueryError> {
+    /// A pattern, whose text `translate` makes a regular expression.
+    fn pattern(
+        &mut self,
+        translate: fn(String) -> String,
+    ) -> Result<Condition<Literal>, QueryError> {
         let span = self.token().span.clone();
-        let text = self.string()?;
+        let text = translate(self.string()?);
         let pattern = Pattern::new(&text).map_err(|reason| {
             QueryError::new(self.text, span, QueryErrorKind::BadPattern(reason))
         })?;
@@ -280,6 +312,20 @@ impl Parser<'_> {
             }
         }
     }
+}
+
+/// The regular expression of a pattern of SQL: `%` is any text, `_` any character.
+fn like(pattern: String) -> String {
+    let mut regex = String::from(r"\A");
+    for c in pattern.chars() {
+        match c {
+            '%' => regex.push_str("(?s-u:.*)"),
+            '_' => regex.push_str("(?s:.)"),
+            other => regex.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    regex.push_str(r"\z");
+    regex
 }
 
 fn single(

@@ -174,7 +174,7 @@ fn an_error_is_shown_at_its_position() {
         (
             "dur = 5",
             expect![[r#"
-                column 5: expected a comparison (== != < <= > >=), found `=`
+                column 5: `=` is no operator here; did you mean `==`?
                   dur = 5
                       ^"#]],
         ),
@@ -188,7 +188,7 @@ fn an_error_is_shown_at_its_position() {
         (
             "name",
             expect![[r#"
-                column 5: expected a comparison (== != < <= > >=), in, not in, ~, contains or starts_with, found the end of the query
+                column 5: expected a comparison (== != < <= > >=), in, not in, ~, contains, starts_with, like, is null or is not null, found the end of the query
                   name
                       ^"#]],
         ),
@@ -209,7 +209,7 @@ fn an_error_is_shown_at_its_position() {
         (
             "(name == 'a' or\n  cat === 'b')",
             expect![[r#"
-                line 2, column 9: expected a comparison (== != < <= > >=), found `=`
+                line 2, column 9: `=` is no operator here; did you mean `==`?
                     cat === 'b')
                           ^"#]],
         ),
@@ -637,4 +637,87 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn operators_of_other_languages_are_recognized() {
+    for (query, meant) in [
+        (
+            "pid == 1 && tid == 2",
+            "`&&` is no operator here; did you mean `and`?",
+        ),
+        (
+            "pid == 1 || tid == 2",
+            "`||` is no operator here; did you mean `or`?",
+        ),
+        (
+            "pid == 1 | tid == 2",
+            "`|` is no operator here; did you mean `or`?",
+        ),
+        (
+            "!exists(pid)",
+            "`!` is no operator here; did you mean `not`?",
+        ),
+        ("pid = 1", "`=` is no operator here; did you mean `==`?"),
+    ] {
+        let error = Query::parse(query).unwrap_err().to_string();
+        assert!(error.contains(meant), "{query}: {error}");
+    }
+}
+
+#[test]
+fn null_and_like_mean_the_same_as_their_longer_forms() {
+    let check = |query: &str, same: &str, event: &[(&str, Value<'static>)]| {
+        let passes = |query: &str| {
+            let filter = Query::parse(query).unwrap().bind(BareUnit::NANOS).unwrap();
+            ask(&filter, event)
+        };
+        assert_eq!(passes(query), passes(same), "{query} {event:?}");
+        passes(query)
+    };
+    let texts: [&[u8]; 8] = [
+        b"",
+        b"read",
+        b"pread64",
+        b"a.b",
+        b"aXb",
+        b"x\ny",
+        b"\xff",
+        "\u{e9}".as_bytes(),
+    ];
+    let mut passed = 0;
+    for text in texts {
+        let event = [("name", Value::Str(text))];
+        for (query, same) in [
+            ("name is null", "not exists(name)"),
+            ("name IS NOT NULL", "exists(name)"),
+            (
+                "pid is null and name is not null",
+                "not exists(pid) and exists(name)",
+            ),
+            ("not name is null", "exists(name)"),
+            ("name like 'read'", "name == 'read'"),
+            ("name like 'a.b'", "name == 'a.b'"),
+            ("name like '%read%'", "name contains 'read'"),
+            ("name like 'p%'", "name starts_with 'p'"),
+            ("name like 'a_b'", "name ~ '^a.b$'"),
+            ("name like 'x_y'", "name ~ '(?s)^x.y$'"),
+            ("name like '%'", "exists(name)"),
+            ("name like '_'", "name == '\u{e9}'"),
+        ] {
+            passed += u32::from(check(query, same, &event));
+            check(query, same, &[]);
+        }
+    }
+    assert!(passed > 30, "{passed}");
+    for (query, message) in [
+        ("name is", "expected null or not null"),
+        ("name is not 5", "expected null or not null"),
+        ("name like 5", "expected a string in quotes"),
+    ] {
+        let error = Query::parse(query).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+    // Fields keep these names.
+    assert!(Query::parse("is == 1 and like == 2 and null == 3").is_ok());
 }
