@@ -33,14 +33,13 @@ pub(crate) struct Spooled {
 pub(crate) fn spooled(path: &Path) -> Result<Option<Spooled>, ReadError> {
     let failed = |error| ReadError::fetch(path.display().to_string(), error);
     let file_type = fs::metadata(path).map_err(failed)?.file_type();
-    let is_zstd_file =
-        || Ok(file_type.is_file() && recognize_file(path)?.container == Container::Zstd);
-    if !file_type.is_fifo() && !is_zstd_file()? {
+    let is_zstd_file = file_type.is_file() && recognize_file(path)?.container == Container::Zstd;
+    if !file_type.is_fifo() && !is_zstd_file {
         return Ok(None);
     }
     let mut source = File::open(path).map_err(failed)?;
     let mut magic = Vec::new();
-    let magic_read = source.by_ref().take(4).read_to_end(&mut magic);
+    let magic_read = Read::by_ref(&mut source).take(4).read_to_end(&mut magic);
     magic_read.map_err(failed)?;
     let is_zstd = Container::of(&magic) == Container::Zstd;
     let mut source = Cursor::new(magic).chain(source);
@@ -65,8 +64,7 @@ pub(crate) fn spooled(path: &Path) -> Result<Option<Spooled>, ReadError> {
     }
     let mut prefix = Vec::new();
     copy.rewind().map_err(ReadError::Spill)?;
-    let start = copy
-        .by_ref()
+    let start = Read::by_ref(&mut copy)
         .take(PREFIX_BYTES as u64)
         .read_to_end(&mut prefix);
     start.map_err(ReadError::Spill)?;

@@ -32,6 +32,7 @@ mod mounted;
 mod packet_times;
 mod provenance;
 mod queries;
+mod random_queries;
 mod ranges;
 mod real_traces;
 mod recording;
