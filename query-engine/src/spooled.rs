@@ -1,5 +1,6 @@
-//! Inputs that can be read only from their start: pipes, and files compressed with zstd. Their text is
-//! copied into a temporary file without a name, which is read like any other file, without an index.
+//! Inputs that can be read only from their start: pipes, and files compressed with zstd. Their text
+//! is copied into a temporary file without a name, which is read like any other file, without an
+//! index.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Seek, Write};

@@ -47,8 +47,8 @@ const TEMPORARY_PREFIX: &str = ".tracehold-";
 /// Endings of temporary files.
 const TEMPORARY_ENDINGS: [&str; 2] = [".idx.tmp", ".cidx.tmp"];
 
-/// A temporary file in the folder of `path` that is removed unless it is renamed. It is locked while
-/// it is open, so that [`remove_leftovers`] spares it.
+/// A temporary file in the folder of `path` that is removed unless it is renamed. It is locked
+/// while it is open, so that [`remove_leftovers`] spares it.
 pub(crate) fn temporary(path: &Path, suffix: &str) -> io::Result<tempfile::NamedTempFile> {
     debug_assert!(TEMPORARY_ENDINGS.contains(&suffix), "{suffix} is removed");
     loop {

@@ -48,8 +48,8 @@ pub(super) struct StorageCopy {
     streams: Vec<StreamId>,
     /// Only packets of these kinds.
     kinds: Vec<String>,
-    /// Copy derived streams, too, which repeat events of their sources. Streams that `streams` names
-    /// are copied anyway.
+    /// Copy derived streams, too, which repeat events of their sources. Streams that `streams`
+    /// names are copied anyway.
     derived: bool,
     /// Only packets that can contain events at or after this time: RFC 3339 or nanoseconds since
     /// the epoch.

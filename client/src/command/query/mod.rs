@@ -65,8 +65,8 @@ pub(super) struct Query {
     /// Also print which chunks the indexes ruled out and what was read
     #[arg(long)]
     explain: bool,
-    /// With --storage or --dir, also search derived streams (clones, spans, exceptions, aggregates),
-    /// which repeat events of others
+    /// With --storage or --dir, also search derived streams (clones, spans, exceptions and
+    /// aggregates), which repeat events of others
     #[arg(long)]
     derived: bool,
     /// Fail if something cannot be read, instead of skipping and reporting it
