@@ -103,8 +103,8 @@ pub enum ReadError {
     },
     /// The file is not a trace that a query reads.
     #[error(
-        "{}: {found}{}; queries and indexes read DFTracer files (plain or gzip; queries also zstd), \
-         RocksDB traces, I/O traces of a server, and folders of CTF traces",
+        "{}: {found}{}; queries and indexes read DFTracer files (plain or gzip; queries also \
+         zstd), RocksDB traces, I/O traces of a server, and folders of CTF traces",
         path.display(),
         found.hint().map(|hint| format!(" ({hint})")).unwrap_or_default()
     )]

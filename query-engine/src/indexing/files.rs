@@ -39,8 +39,8 @@ pub struct IndexFile {
     packets: Option<PacketInput>,
 }
 
-/// The files of `path`: the file itself, or all traces in a folder and below it. Of CTF traces these
-/// are their stream files.
+/// The files of `path`: the file itself, or all traces in a folder and below it. Of CTF traces
+/// these are the stream files.
 ///
 /// # Errors
 ///
