@@ -22,28 +22,36 @@ const NAMES: [&str; 5] = ["read", "pread", "write", "open", "close"];
 const PATHS: [&str; 4] = ["/data/a", "/data/b.txt", "/tmp/a", "b"];
 const LISTS: [&str; 3] = ["[1,2]", "[]", "[{\"z\":1,\"a\":[0.5]}]"];
 
+/// A random number below `end`.
+fn below(random: &mut Random, end: u16) -> u16 {
+    u16::try_from(random.below(u64::from(end))).unwrap()
+}
+
+/// One of some values.
+fn one<T: Copy>(random: &mut Random, values: &[T]) -> T {
+    let count = u16::try_from(values.len()).unwrap();
+    values[usize::from(below(random, count))]
+}
+
 /// An event; some arguments are missing.
 fn event(random: &mut Random, id: u64) -> Value {
-    let mut pick = |count: usize| usize::try_from(random.below(count as u64)).unwrap();
+    let list = one(random, &LISTS);
     let mut args = Map::new();
     for (name, value) in [
-        ("ret", json!(pick(40) as i64 - 20)),
-        ("ratio", json!(pick(8) as f64 / 4.0)),
-        ("path", json!(PATHS[pick(PATHS.len())])),
-        ("flag", json!(pick(2) == 0)),
-        (
-            "list",
-            serde_json::from_str(LISTS[pick(LISTS.len())]).unwrap(),
-        ),
+        ("ret", json!(i32::from(below(random, 40)) - 20)),
+        ("ratio", json!(f64::from(below(random, 8)) / 4.0)),
+        ("path", json!(one(random, &PATHS))),
+        ("flag", json!(below(random, 2) == 0)),
+        ("list", serde_json::from_str(list).unwrap()),
     ] {
-        if pick(4) > 0 {
+        if below(random, 4) > 0 {
             args.insert(name.to_owned(), value);
         }
     }
     json!({
-        "id": id, "name": NAMES[pick(NAMES.len())], "cat": ["POSIX", "STDIO"][pick(2)],
-        "pid": pick(4), "tid": pick(9), "ts": BEGIN + id * 10, "dur": pick(50), "ph": "X",
-        "args": args,
+        "id": id, "name": one(random, &NAMES), "cat": one(random, &["POSIX", "STDIO"]),
+        "pid": below(random, 4), "tid": below(random, 9), "ts": BEGIN + id * 10,
+        "dur": below(random, 50), "ph": "X", "args": args,
     })
 }
 
@@ -51,13 +59,13 @@ fn event(random: &mut Random, id: u64) -> Value {
 fn line(random: &mut Random, event: &Value) -> String {
     let of = |key: &str| event[key].to_string();
     let mut args = of("args");
-    if random.below(2) == 0 {
+    if below(random, 2) == 0 {
         args = args.replace("[1,2]", "[1, 2]").replace("{\"a\"", "{ \"a\"");
     }
     let keys = ["id", "name", "cat", "pid", "tid", "ts", "dur", "ph"];
     let mut fields: Vec<String> = keys.map(|key| format!("\"{key}\":{}", of(key))).to_vec();
     fields.push(format!("\"args\":{args}"));
-    if random.below(8) == 0 {
+    if below(random, 8) == 0 {
         fields.reverse();
     }
     format!("{{{}}}\n", fields.join(","))
@@ -77,12 +85,12 @@ enum Expression {
 }
 
 impl Expression {
-    fn random(random: &mut Random, depth: u64) -> Self {
-        match random.below(if depth == 0 { 1 } else { 4 }) {
+    fn random(random: &mut Random, depth: u16) -> Self {
+        match below(random, if depth == 0 { 1 } else { 4 }) {
             0 => test(random),
             1 => Self::Not(Box::new(Self::random(random, depth - 1))),
             _ => {
-                let word = ["and", "or", "AND", "Or"][random.below(4) as usize];
+                let word = one(random, &["and", "or", "AND", "Or"]);
                 let (a, b) = (
                     Self::random(random, depth - 1),
                     Self::random(random, depth - 1),
@@ -130,163 +138,140 @@ fn value<'v>(event: &'v Value, field: &str) -> Option<&'v Value> {
     event.get(field).or_else(|| event["args"].get(field))
 }
 
-fn test(random: &mut Random) -> Expression {
-    let mut pick = |count: u64| random.below(count);
-    let of = |field, text: String, passes: Box<dyn Fn(&Value) -> bool>| Expression::Test {
-        field,
-        text,
-        passes,
-    };
-    match pick(8) {
-        0 => {
-            let field = ["pid", "tid", "ret", "ratio"][pick(4) as usize];
-            number(random, field, 1.0, "")
-        }
-        // Times of DFTracer are in microseconds.
-        1 => number(random, "dur", 1.0, ""),
-        2 => {
-            let at = BEGIN + pick(EVENTS) * 10;
-            let (op, compare) = operator(pick(6));
-            let passes = move |found: &Value| compare(found.as_f64().unwrap() - at as f64);
-            of("ts", format!("{op} {at}"), Box::new(passes))
-        }
-        3 => {
-            let us = pick(60);
-            let (op, compare) = operator(pick(6));
-            let passes = move |found: &Value| compare(found.as_f64().unwrap() - us as f64);
-            of("dur", format!("{op} {us}us"), Box::new(passes))
-        }
-        4 => text(random),
-        5 => {
-            let field = ["ret", "path", "flag", "list", "nosuch", "name"][pick(6) as usize];
-            let forms = [
-                (format!("exists({field})"), false),
-                (format!("{field} is null"), true),
-                (format!("{field} is not null"), false),
-            ];
-            let (text, is_missing) = forms[pick(3) as usize].clone();
-            Expression::Missing(field, text, is_missing)
-        }
-        6 => {
-            let wanted = pick(2) == 0;
-            of(
-                "flag",
-                format!("== {wanted}"),
-                Box::new(move |found| *found == json!(wanted)),
-            )
-        }
-        _ => {
-            let (kind, is_kind) = [("dft", true), ("ctf", false)][pick(2) as usize];
-            of("kind", format!("== '{kind}'"), Box::new(move |_| is_kind))
-        }
-    }
-}
-
-fn operator(number: u64) -> (&'static str, fn(f64) -> bool) {
-    [
-        ("==", (|d| d == 0.0) as fn(f64) -> bool),
-        ("!=", |d| d != 0.0),
-        ("<", |d| d < 0.0),
-        ("<=", |d| d <= 0.0),
-        (">", |d| d > 0.0),
-        (">=", |d| d >= 0.0),
-    ][number as usize]
-}
-
-fn number(random: &mut Random, field: &'static str, scale: f64, unit: &str) -> Expression {
-    let half = random.below(120) as f64 / 4.0 - 10.0;
-    let wanted = if random.below(2) == 0 {
-        half.floor()
-    } else {
-        half
-    } * scale;
-    if random.below(4) == 0 {
-        let other = wanted + 1.0;
-        let is_negated = random.below(2) == 0;
-        let word = if is_negated { "not in" } else { "in" };
-        let passes = move |found: &Value| {
-            let found = found.as_f64().unwrap();
-            (found == wanted || found == other) != is_negated
-        };
-        let text = format!("{word} [{wanted}{unit}, {other}{unit}]");
-        return Expression::Test {
-            field,
-            text,
-            passes: Box::new(passes),
-        };
-    }
-    let (op, compare) = operator(random.below(6));
-    let passes = move |found: &Value| compare(found.as_f64().unwrap() - wanted);
-    let text = format!("{op} {wanted}{unit}");
+fn of(field: &'static str, text: String, passes: impl Fn(&Value) -> bool + 'static) -> Expression {
+    let passes = Box::new(passes);
     Expression::Test {
         field,
         text,
-        passes: Box::new(passes),
+        passes,
     }
+}
+
+fn test(random: &mut Random) -> Expression {
+    match below(random, 8) {
+        0 => {
+            let field = one(random, &["pid", "tid", "ret", "ratio"]);
+            number(random, field)
+        }
+        // Durations of DFTracer are in microseconds.
+        1 => number(random, "dur"),
+        2 => {
+            let at = 1_700_000_000_000_000.0 + f64::from(below(random, 600)) * 10.0;
+            let (op, compare) = one(random, &OPERATORS);
+            let passes = move |found: &Value| compare(found.as_f64().unwrap() - at);
+            of("ts", format!("{op} {at}"), passes)
+        }
+        3 => {
+            let us = f64::from(below(random, 60));
+            let (op, compare) = one(random, &OPERATORS);
+            let passes = move |found: &Value| compare(found.as_f64().unwrap() - us);
+            of("dur", format!("{op} {us}us"), passes)
+        }
+        4 => text(random),
+        5 => {
+            let field = one(random, &["ret", "path", "flag", "list", "nosuch", "name"]);
+            match below(random, 3) {
+                0 => Expression::Missing(field, format!("exists({field})"), false),
+                1 => Expression::Missing(field, format!("{field} is null"), true),
+                _ => Expression::Missing(field, format!("{field} is not null"), false),
+            }
+        }
+        6 => {
+            let wanted = below(random, 2) == 0;
+            let passes = move |found: &Value| *found == json!(wanted);
+            of("flag", format!("== {wanted}"), passes)
+        }
+        _ => {
+            let (kind, is_kind) = one(random, &[("dft", true), ("ctf", false)]);
+            of("kind", format!("== '{kind}'"), move |_| is_kind)
+        }
+    }
+}
+
+/// Comparisons by the difference of both sides.
+const OPERATORS: [(&str, fn(f64) -> bool); 6] = [
+    ("==", |d| d == 0.0),
+    ("!=", |d| d != 0.0),
+    ("<", |d| d < 0.0),
+    ("<=", |d| d <= 0.0),
+    (">", |d| d > 0.0),
+    (">=", |d| d >= 0.0),
+];
+
+fn number(random: &mut Random, field: &'static str) -> Expression {
+    let half = f64::from(below(random, 120)) / 4.0 - 10.0;
+    let wanted = if below(random, 2) == 0 {
+        half.floor()
+    } else {
+        half
+    };
+    if below(random, 4) == 0 {
+        let other = wanted + 1.0;
+        let is_negated = below(random, 2) == 0;
+        let word = if is_negated { "not in" } else { "in" };
+        let passes = move |found: &Value| {
+            let found = found.as_f64().unwrap();
+            ([wanted, other].contains(&found)) != is_negated
+        };
+        return of(field, format!("{word} [{wanted}, {other}]"), passes);
+    }
+    let (op, compare) = one(random, &OPERATORS);
+    let passes = move |found: &Value| compare(found.as_f64().unwrap() - wanted);
+    of(field, format!("{op} {wanted}"), passes)
 }
 
 /// A test of a text. The text of an array is its compact JSON.
 fn text(random: &mut Random) -> Expression {
-    let (field, values): (_, &[&'static str]) = [
-        ("name", &NAMES[..]),
+    let fields: [(&'static str, &[&'static str]); 4] = [
+        ("name", &NAMES),
         ("cat", &["POSIX", "STDIO"]),
         ("path", &PATHS),
         ("list", &LISTS[..2]),
-    ][random.below(4) as usize];
-    let wanted = values[random.below(values.len() as u64) as usize];
-    let part = match random.below(3) {
+    ];
+    let (field, values) = one(random, &fields);
+    let wanted = one(random, values);
+    let part = match below(random, 3) {
         0 => wanted,
         1 => wanted.get(1..3).unwrap_or(wanted),
         _ => wanted.get(..2).unwrap_or(wanted),
     };
+    let escape = |c: char| (!c.is_alphanumeric() && c != '/').then_some('\\');
     let escaped: String = part
         .chars()
-        .flat_map(|c| {
-            (!c.is_alphanumeric() && c != '/')
-                .then_some('\\')
-                .into_iter()
-                .chain([c])
-        })
+        .flat_map(|c| escape(c).into_iter().chain([c]))
         .collect();
-    type Test = fn(&str, &str) -> bool;
-    let forms: [(String, &'static str, Test); 8] = [
-        (format!("== \"{wanted}\""), wanted, |found, wanted| {
+    let (text, wanted, test): (String, _, fn(&str, &str) -> bool) = match below(random, 8) {
+        0 => (format!("== \"{wanted}\""), wanted, |found, wanted| {
             found == wanted
         }),
-        (format!("!= '{wanted}'"), wanted, |found, wanted| {
+        1 => (format!("!= '{wanted}'"), wanted, |found, wanted| {
             found != wanted
         }),
-        (format!("in ['{wanted}', 'x']"), wanted, |found, wanted| {
+        2 => (format!("in ['{wanted}', 'x']"), wanted, |found, wanted| {
             found == wanted
         }),
-        (
+        3 => (
             format!("not in ['{wanted}', 'x']"),
             wanted,
             |found, wanted| found != wanted,
         ),
-        (format!("contains '{part}'"), part, |found, part| {
+        4 => (format!("contains '{part}'"), part, |found, part| {
             found.contains(part)
         }),
-        (format!("starts_with '{part}'"), part, |found, part| {
+        5 => (format!("starts_with '{part}'"), part, |found, part| {
             found.starts_with(part)
         }),
-        (format!("like '%{part}'"), part, |found, part| {
+        6 => (format!("like '%{part}'"), part, |found, part| {
             found.ends_with(part)
         }),
-        (format!("~ '^{escaped}'"), part, |found, part| {
+        _ => (format!("~ '^{escaped}'"), part, |found, part| {
             found.starts_with(part)
         }),
-    ];
-    let (text, wanted, test) = forms[random.below(8) as usize].clone();
-    let passes = move |found: &Value| match found {
+    };
+    of(field, text, move |found| match found {
         Value::String(found) => test(found, wanted),
         other => test(&other.to_string(), wanted),
-    };
-    Expression::Test {
-        field,
-        text,
-        passes: Box::new(passes),
-    }
+    })
 }
 
 /// The ids of the matching events according to a source, in order of time.
