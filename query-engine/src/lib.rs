@@ -20,6 +20,7 @@
 //! contain a match, and a sidecar that is damaged or does not belong to its file is not used.
 
 mod aggregate;
+mod clock;
 mod dft;
 mod engine;
 mod error;

@@ -62,7 +62,7 @@ pub(super) fn saver() -> Value {
     json!([{ "type": "saver" }])
 }
 
-/// Derived streams are left out of queries, counts, mounts and copies, unless they are requested.
+/// Derived streams are omitted from queries, counts, mounts and copies, unless they are requested.
 fn check_derived(server: &Server, storage: &str) {
     let count = |source: &[&str], more: &[&str]| -> u64 {
         let (_, out, errors) = run(&[&["query"], source, &["--count"], more].concat());
@@ -86,7 +86,7 @@ fn check_derived(server: &Server, storage: &str) {
         let groups = ["buy", "look", "read"].map(|name| out.matches(name).count());
         assert_eq!(groups, [1, 1, 1], "{out}");
         let (_, _, notes) = run(&[&["query"], source, &["--count", "--explain"]].concat());
-        assert!(notes.contains("3 derived streams are left out"), "{notes}");
+        assert!(notes.contains("3 derived streams are omitted"), "{notes}");
     };
     check(&stored);
     let copy = |more: &[&str]| {

@@ -79,16 +79,7 @@ impl Index {
                 }
             }
         }
-        let folders: BTreeSet<&Path> = files
-            .iter()
-            .filter_map(|file| file.path().parent())
-            .collect();
-        for folder in folders {
-            let here = folder.as_os_str().is_empty();
-            let folder = if here { Path::new(".") } else { folder };
-            // A folder that cannot be read cannot be written to, either: the index reports that.
-            let _removed = remove_leftovers(folder);
-        }
+        remove_leftovers_next_to(&files);
         let is_empty = files.is_empty() && refused == 0;
         if is_empty {
             context.note("there are no stream files to index");
@@ -129,6 +120,16 @@ impl Index {
             context.out().write_all(table.to_text().as_bytes())?;
         }
         Ok(failure.unwrap_or(Exit::of_integrity(!is_damaged)))
+    }
+}
+
+/// Removes what killed runs left in the folders of the files.
+fn remove_leftovers_next_to(files: &[IndexFile]) {
+    let folders = files.iter().filter_map(|file| file.path().parent());
+    for folder in folders.collect::<BTreeSet<&Path>>() {
+        let here = folder.as_os_str().is_empty();
+        // A folder that cannot be read cannot be written to, either: the index reports that.
+        let _removed = remove_leftovers(if here { Path::new(".") } else { folder });
     }
 }
 

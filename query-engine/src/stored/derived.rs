@@ -39,7 +39,7 @@ pub fn derived_note(streams: usize) -> Option<String> {
         _ => format!("{streams} derived streams are"),
     };
     Some(format!(
-        "{what} left out, which repeat events of others; --derived (\"derived\": true) includes \
+        "{what} omitted, which repeat events of others; --derived (\"derived\": true) includes \
          them"
     ))
 }

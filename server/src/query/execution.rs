@@ -243,7 +243,7 @@ struct QueryTask {
     indexes: Arc<ChunkIndexes>,
     unreadable: Arc<UnreadableData>,
     question: Question,
-    /// Derived streams that are left out.
+    /// Number of derived streams that are omitted.
     derived: usize,
     cache: Arc<chunk_index::FilterCache>,
     limits: Limits,
