@@ -6,13 +6,13 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use chunk_index::{FileStamp, Identity, Index, Sidecar};
 
 use crate::file_content::is_ctf_folder;
 use crate::open_sidecar::OpenSidecar;
-use crate::{LocalFile, ReadError};
+use crate::{LocalFile, ReadError, clock};
 
 /// Path of the sidecar of `path`. In the folder of a CTF trace it is hidden, because CTF
 /// readers read every other file there as packets.
@@ -54,9 +54,7 @@ const AT_REST: Duration = Duration::from_millis(100);
 pub(crate) fn stamp_at_rest(metadata: &Metadata) -> Option<FileStamp> {
     let stamp = stamp(metadata);
     let changed = Duration::from_nanos(u64::try_from(stamp.changed).ok()?);
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH + changed)
-        .ok()?;
+    let since = clock::now().duration_since(UNIX_EPOCH + changed).ok()?;
     (since > AT_REST).then_some(stamp)
 }
 

@@ -29,6 +29,7 @@ const CAPABILITIES: &[Capability] = &[
         applies_to: &[],
         allowed_in: &[
             "client/src/clock.rs",
+            "query-engine/src/clock.rs",
             "recording/src/clock.rs",
             "server/src/clock.rs",
             "storage-core/src/clock.rs",
