@@ -122,7 +122,7 @@ fn check_derived(server: &Server, storage: &str) {
 
 #[test]
 fn spans_are_recorded_cloned_extracted_and_aggregated() {
-    let (_folder, _server, mut api) = Server::fresh();
+    let (_folder, server, mut api) = Server::fresh();
     // Before the recording: only in the buffer.
     send_spans(&mut api, "early", &[span(9, 1, 0, "early")]);
     let (id, storage) = record_now(&mut api, json!({ "name": "first" }));
