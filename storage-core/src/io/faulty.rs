@@ -303,7 +303,11 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     ) -> (io::Result<usize>, B::Buffer) {
         let _disk = self.plan.enter().await;
         let range = match self.plan.next(Operation::Write) {
-            Some(Fault::Fail(errno)) => return (Err(errno.into()), buffer),
+            Some(Fault::Fail(errno)) => {
+                // As from a disk, the error arrives when other writes have begun.
+                tokio::task::yield_now().await;
+                return (Err(errno.into()), buffer);
+            }
             Some(Fault::Panic) => panic!("{PANIC_MESSAGE}"),
             Some(Fault::Short(bytes)) => range.start..range.end.min(range.start + bytes),
             None => range,

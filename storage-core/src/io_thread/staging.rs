@@ -311,7 +311,7 @@ impl<B: BlockIo> Writer<B> {
         let staged = staging.stage(&header, &batch).await;
         let (tail, drained) = staging.finish().await;
         let fault = |error| self.failure("write", open.id, &error);
-        staged.and(drained).map_err(fault)?;
+        worst(staged, drained).map_err(fault)?;
         crate::fault_point!(async "write.written");
         if !open.is_named {
             let named = if crate::sabotaged!("skip-folder-sync") {
@@ -502,10 +502,31 @@ impl<'a, B: BlockIo> Staging<'a, B> {
     async fn finish(mut self) -> (Tail, io::Result<()>) {
         let mut result = Ok(());
         while let Some(written) = self.writes.next().await {
-            result = result.and(written);
+            result = worst(result, written);
         }
         (self.tail, result)
     }
+}
+
+/// The worse of two results: an error that ends the storage is not hidden by one that only refuses
+/// the batch.
+fn worst(first: io::Result<()>, second: io::Result<()>) -> io::Result<()> {
+    match (first, second) {
+        (Err(first), Err(second)) if is_refusal(&first) && !is_refusal(&second) => Err(second),
+        (first, second) => first.and(second),
+    }
+}
+
+/// Whether a failed write only refuses its batch.
+fn is_refusal(error: &io::Error) -> bool {
+    is_full(error) || is_transient(error)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG)
+    )
 }
 
 /// The name of operations whose failure poisons the storage.
@@ -522,9 +543,7 @@ pub(super) fn failure(operation: &'static str, path: PathBuf, error: &io::Error)
         _ => true,
     };
     match errno.filter(|_| is_refusal) {
-        Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG) => {
-            return IoThreadError::Full { path };
-        }
+        Some(_) if is_full(error) => return IoThreadError::Full { path },
         Some(errno) if is_transient(error) => {
             return IoThreadError::Exhausted {
                 operation,

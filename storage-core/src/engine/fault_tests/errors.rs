@@ -46,6 +46,35 @@ async fn a_failed_sync_makes_the_storage_read_only() {
     }
 }
 
+/// The writes of one batch fail with different errors, in any order: the worst of them counts.
+async fn check_two_failing_writes(first: Errno, second: Errno, code: &str, state: StorageState) {
+    let mut world = World::with_tree_of(1000).await;
+    world.push_some(2).await;
+    for (nth, errno) in [(0, first), (1, second)] {
+        let nth = nth..nth + 1;
+        world.plan.inject(Operation::Write, nth, Fault::Fail(errno));
+    }
+    let hits = world.plan.hits();
+    // More than one buffer.
+    let refused = world.push("one", 120).await.refused.unwrap();
+    assert_eq!(world.plan.hits(), hits + 2, "{first} {second}");
+    assert_eq!(refused.code(), code, "{first} {second}: {refused}");
+    assert_eq!(world.state(), state, "{first} {second}");
+    world.plan.heal();
+    world.check(&world.engine).await;
+    world.check_killed().await;
+    world.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_does_not_hide_a_disk_error() {
+    for (first, second) in [(Errno::NOSPC, Errno::IO), (Errno::IO, Errno::NOSPC)] {
+        check_two_failing_writes(first, second, "write_failed", StorageState::Failed).await;
+    }
+    let full = Errno::NOSPC;
+    check_two_failing_writes(full, full, "disk_full", StorageState::Open).await;
+}
+
 /// Two pushes while a task panics: what has no receipt is refused with the message of the panic.
 async fn a_panic_fails_the_storage(operation: Operation, nth: usize) {
     let mut world = World::new().await;
