@@ -350,7 +350,10 @@ impl LeafEntry {
             && end.is_some_and(|end| end <= blocks.end);
         let numbers = &self.numbers;
         let span = self.totals.time_span;
-        if !is_inside || self.covered.start > self.covered.end {
+        // Every packet has bytes.
+        let is_covered = self.covered.start < self.covered.end
+            || (self.covered.start == self.covered.end && self.block_packets == 0);
+        if !is_inside || !is_covered {
             Some("block range")
         } else if numbers.first > numbers.last || numbers.first_position > numbers.last_position {
             Some("packet numbers")
