@@ -1,4 +1,4 @@
-//! A disk whose reads, writes or flushes fail: nothing is acknowledged that is not on it, and no
+//! A disk whose reads or writes fail: nothing is acknowledged that is not on it, and no
 //! wrong bytes are served.
 
 use std::fs::{self, File};
@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::world::{LIMIT, wait_until};
 use crate::agent::{Agent, Receipt};
 use crate::api::Api;
 use crate::http::Request;
@@ -23,8 +24,6 @@ const STREAM: u64 = 7;
 pub enum FailingKind {
     /// Writes.
     Write,
-    /// Flushes, with which a sync ends.
-    Flush,
     /// Reads.
     Read,
 }
@@ -65,11 +64,13 @@ impl FailingDisk {
     fn remount(&self) {
         let run = |program: &str, arguments: &[&Path]| {
             let status = Command::new(program).args(arguments).status();
-            let is_done = status.is_ok_and(|status| status.success());
-            assert!(is_done, "{program} {arguments:?} failed");
+            status.is_ok_and(|status| status.success())
         };
-        run("umount", &[&self.mount]);
-        run("mount", &[&self.device, &self.mount]);
+        // The kernel closes the files of a killed process a moment after its end.
+        let is_unmounted = wait_until(LIMIT, || run("umount", &[&self.mount]));
+        assert!(is_unmounted, "{} cannot be unmounted", self.mount.display());
+        let is_mounted = run("mount", &[&self.device, &self.mount]);
+        assert!(is_mounted, "{} cannot be mounted", self.device.display());
     }
 }
 

@@ -20,7 +20,7 @@ use crate::payload::payload;
 use crate::server::{Server, Settings};
 
 /// A wait that takes longer than this fails.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// Recordings resume within this time after a start.
 const RESUMED: Duration = Duration::from_secs(20);
 /// A point that is reached after the answer is reached within this time.
@@ -433,7 +433,7 @@ pub(super) fn check_success(step: &Step, response: &Response) {
 }
 
 /// Whether the condition became true in time.
-fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+pub(super) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begin = Instant::now();
     while !condition() {
         if begin.elapsed() > limit {
