@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::process::{cargo, run};
-use crate::{dependencies, suite, tidy};
+use crate::{dependencies, fault, suite, tidy};
 
 /// The cheapest check runs first.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
@@ -22,5 +22,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         "warnings",
     ];
     run(&mut cargo(&clippy))?;
-    suite::run_job(&[])
+    suite::run_job(&[])?;
+    // The build of the tests has compiled all but the crates with fault points.
+    fault::run_job(&["--short".to_owned()])
 }

@@ -12,10 +12,13 @@ use harness::{FaultPlan, FaultReport, Settings, run_faults};
 use crate::failing_disk;
 use crate::failure::{Failure, Outcome, file_failed};
 use crate::options::Options;
-use crate::process::{cargo, fresh_folder, root, run, run_quietly, target};
+use crate::process::{cargo, command, fresh_folder, output, root, run, run_quietly, target};
 
 /// The variable that switches a defect on.
 const SABOTAGE: &str = "FAULT_SABOTAGE";
+
+/// Servers preallocate space for their logs.
+const MEMORY_BYTES_MIN: u64 = 2 << 30;
 
 /// Crates with fault points.
 const CRATES: &[&str] = &["storage-core", "recording", "server"];
@@ -203,7 +206,7 @@ fn server() -> Outcome<PathBuf> {
 /// lost by it, and a run syncs thousands of times.
 fn folder() -> Outcome<PathBuf> {
     let memory = Path::new("/dev/shm");
-    if !memory.is_dir() {
+    if free_bytes(memory).is_none_or(|bytes| bytes < MEMORY_BYTES_MIN) {
         return fresh_folder("fault");
     }
     let folder = memory.join("tracehold-fault");
@@ -212,6 +215,13 @@ fn folder() -> Outcome<PathBuf> {
     }
     std::fs::create_dir(&folder).map_err(file_failed(&folder))?;
     Ok(folder)
+}
+
+/// The free bytes of the file system with this folder.
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let mut free = command("df", &["--output=avail", "-B1"]);
+    let text = output(free.arg(folder)).ok()?;
+    text.lines().nth(1)?.trim().parse().ok()
 }
 
 /// The names of all points in the code.

@@ -31,7 +31,8 @@ use failure::{Failure, Outcome};
 const USAGE: &str = "\
 cargo xtask JOB
 
-  check                     everything that CI runs: formatting, tidy, dependencies, clippy, tests
+  check                     everything that CI runs: formatting, tidy, dependencies, clippy, tests,
+                            and faults in the short form
   test [FILTER]             install what the tests need, then run every test
   tidy [--bless]            check the rules of the repository; --bless records new golden files
   dependencies              check licences, banned crates and sources of all dependencies
