@@ -64,6 +64,7 @@
 pub mod class;
 mod ctf2;
 mod decoding;
+mod deep_stack;
 mod element;
 mod event;
 mod integer;

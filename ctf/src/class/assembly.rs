@@ -17,6 +17,7 @@ impl TraceClassBuilder {
         self.compact();
         verify_trace(&self)?;
         resolve(&mut self)?;
+        let depth = self.drafts.iter().map(|draft| draft.depth).max();
         let streams = std::mem::take(&mut self.streams);
         let mut events = std::mem::take(&mut self.events);
         let finished = streams.into_values().map(|mut stream| {
@@ -36,6 +37,7 @@ impl TraceClassBuilder {
             packet_header: self.packet_header,
             fields: self.drafts.into_iter().map(|draft| draft.class).collect(),
             slot_count: self.slot_count,
+            depth: depth.unwrap_or(0),
         })
     }
 

@@ -9,9 +9,16 @@ use crate::integer::u32_saturating;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Maximum nesting of field classes, which bounds the stacks of decoders and of recursive
-/// functions.
-pub const FIELD_DEPTH_MAX: u32 = 128;
+/// Maximum nesting of field classes; deeper than what Babeltrace's parser accepts.
+pub const FIELD_DEPTH_MAX: u32 = 4096;
+
+/// Maximum nesting of arrays, variants and optionals, which bounds recursive functions that handle
+/// structures with an explicit stack.
+pub const DYNAMIC_DEPTH_MAX: u32 = 128;
+
+/// Nesting of field classes for which any stack is large enough. Recursive functions run on a
+/// thread with a larger stack for deeper ones.
+pub(crate) const PLAIN_DEPTH_MAX: u32 = 128;
 
 /// Number of field classes that a trace class can have regardless of the length of its metadata.
 /// Aliases multiply fields, so parsers allow more only in proportion to the length of their input.
@@ -28,7 +35,9 @@ pub(super) struct Draft {
     /// Encoding that TSDL gives an integer: an array of such bytes is text.
     encoding: Option<Encoding>,
     /// Levels of field classes, this one included.
-    depth: u32,
+    pub(super) depth: u32,
+    /// Levels of arrays, variants and optionals, this one included.
+    dynamic_depth: u32,
 }
 
 /// An event class and the numeric id of its stream class.
@@ -63,8 +72,12 @@ pub struct TraceClassBuilder {
     pub(super) streams: BTreeMap<u64, StreamClass>,
     pub(super) events: BTreeMap<u64, BTreeMap<u64, EventDraft>>,
     pub(super) slot_count: u32,
+    /// Steps and targets of the locations resolved so far.
+    pub(super) location_steps: usize,
     /// Events without any data are accepted.
     pub allow_empty_events: bool,
+    /// Maximum nesting of field classes.
+    pub(crate) depth_max: u32,
     field_count_max: usize,
 }
 
@@ -84,7 +97,9 @@ impl TraceClassBuilder {
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
             slot_count: 0,
+            location_steps: 0,
             allow_empty_events: false,
+            depth_max: PLAIN_DEPTH_MAX,
             field_count_max: FIELD_COUNT_BASE,
         }
     }
@@ -100,10 +115,14 @@ impl TraceClassBuilder {
     /// When there are too many field classes or they nest too deeply.
     pub fn add_field(&mut self, kind: FieldKind, origin: u32) -> Result<FieldId, BuildError> {
         let alignment = self.effective_alignment(&kind);
-        let depth = 1 + children(&kind)
-            .map(|id| self.draft(id).depth)
-            .max()
-            .unwrap_or(0);
+        let drafts = || children(&kind).map(|id| self.draft(id));
+        let depth = drafts().map(|draft| draft.depth).max().unwrap_or(0);
+        let dynamic_depth = drafts().map(|draft| draft.dynamic_depth).max();
+        let is_dynamic = matches!(
+            kind,
+            FieldKind::Array(_) | FieldKind::Variant(_) | FieldKind::Optional(_)
+        );
+        let dynamic_depth = dynamic_depth.unwrap_or(0) + u32::from(is_dynamic);
         let class = FieldClass {
             kind,
             alignment,
@@ -116,7 +135,8 @@ impl TraceClassBuilder {
             origin,
             mapped_clock: None,
             encoding: None,
-            depth,
+            depth: depth + 1,
+            dynamic_depth,
         })
     }
 
@@ -140,8 +160,13 @@ impl TraceClassBuilder {
     }
 
     fn push(&mut self, draft: Draft) -> Result<FieldId, BuildError> {
-        if draft.depth > FIELD_DEPTH_MAX {
-            let message = format!("field classes nest deeper than {FIELD_DEPTH_MAX} levels");
+        if draft.depth > self.depth_max {
+            return Err(BuildError::too_deep(draft.origin, self.depth_max));
+        }
+        if draft.dynamic_depth > DYNAMIC_DEPTH_MAX {
+            let message = format!(
+                "arrays, variants and optionals nest deeper than {DYNAMIC_DEPTH_MAX} levels"
+            );
             return Err(BuildError::at(draft.origin, message));
         }
         let next = u32::try_from(self.drafts.len()).ok().map(FieldId);
@@ -290,5 +315,29 @@ impl TraceClassBuilder {
             events.insert(class.id, EventDraft { class, origin });
         }
         free
+    }
+
+    /// Moves the event classes of stream class 0, which does not exist, to the only stream class.
+    ///
+    /// # Errors
+    /// When the id of one is in use there.
+    pub(crate) fn move_events_to_only_stream(&mut self) -> Result<(), BuildError> {
+        let mut ids = self.streams.keys();
+        let (Some(&only), None) = (ids.next(), ids.next()) else {
+            return Ok(());
+        };
+        let moved = if only == 0 {
+            None
+        } else {
+            self.events.remove(&0)
+        };
+        for draft in moved.into_iter().flat_map(BTreeMap::into_values) {
+            let (id, origin) = (draft.class.id, draft.origin);
+            if !self.add_event(only, draft.class, origin) {
+                let message = format!("duplicate event class {id} in stream class {only}");
+                return Err(BuildError::at(origin, message));
+            }
+        }
+        Ok(())
     }
 }

@@ -22,9 +22,14 @@ pub struct BuildFrame {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .frames.first().map_or("invalid trace class", |frame| &*frame.message))]
 pub struct BuildError {
-    /// Innermost first; never empty.
+    /// Innermost first; never empty. Of deeply nested classes, only the innermost ones.
     pub frames: Vec<BuildFrame>,
+    /// The nesting exceeds the limit of the builder.
+    pub(crate) is_too_deep: bool,
 }
+
+/// Limit of the lines of an explanation.
+const FRAMES_MAX: usize = 64;
 
 impl BuildError {
     pub(crate) fn new(subject: Subject, message: impl Into<String>) -> Self {
@@ -33,6 +38,15 @@ impl BuildError {
                 subject,
                 message: message.into(),
             }],
+            is_too_deep: false,
+        }
+    }
+
+    pub(crate) fn too_deep(origin: u32, depth_max: u32) -> Self {
+        let message = format!("field classes nest deeper than {depth_max} levels");
+        Self {
+            is_too_deep: true,
+            ..Self::new(Subject::Origin(origin), message)
         }
     }
 
@@ -41,10 +55,12 @@ impl BuildError {
     }
 
     pub(crate) fn within(mut self, subject: Subject, message: impl Into<String>) -> Self {
-        self.frames.push(BuildFrame {
-            subject,
-            message: message.into(),
-        });
+        if self.frames.len() < FRAMES_MAX {
+            self.frames.push(BuildFrame {
+                subject,
+                message: message.into(),
+            });
+        }
         self
     }
 }

@@ -57,6 +57,9 @@ pub enum PathStep {
     Member(Box<str>),
     /// Up to the nearest enclosing structure (relative CTF 2 locations only).
     Parent,
+    /// Up to the nearest enclosing structure that has the member of the next step before the field
+    /// with this location. Only the first step of a relative location.
+    Search,
 }
 
 /// The location of a length or selector field, as written in metadata.

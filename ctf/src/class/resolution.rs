@@ -13,6 +13,9 @@ use super::{
 };
 use std::collections::{BTreeMap, HashMap};
 
+/// Limit of the steps and targets of all locations, far above what the metadata of any tracer needs.
+const STEPS_MAX: usize = 1 << 20;
+
 /// Checks and resolves every scope. The order determines which fault is reported first.
 pub(super) fn resolve(builder: &mut TraceClassBuilder) -> Result<(), BuildError> {
     let mut slots = BTreeMap::new();
@@ -79,7 +82,7 @@ fn resolve_scope(
         positions,
         inside: HashMap::new(),
     };
-    walk.make_absolute(root, &mut Vec::new())?;
+    walk.make_absolute(root, &mut Vec::new(), &mut Vec::new())?;
     walk.visit(root)
 }
 
@@ -118,33 +121,82 @@ impl Walk<'_> {
     }
 
     /// Turns relative locations of the fields in `id` into absolute ones. `names` contains the
-    /// member names on the path to `id`, one for each structure.
-    fn make_absolute(&mut self, id: FieldId, names: &mut Vec<Box<str>>) -> Result<(), BuildError> {
+    /// member names on the path to `id`, one for each structure in `outer`.
+    fn make_absolute(
+        &mut self,
+        id: FieldId,
+        names: &mut Vec<Box<str>>,
+        outer: &mut Vec<FieldId>,
+    ) -> Result<(), BuildError> {
         let origin = self.builder.origin(id);
         let scope = self.scope;
         if let Some(dependency) = dependency_mut(&mut self.builder.field_mut(id).kind) {
-            absolute(&mut dependency.location, scope, names)
+            let mut location = dependency.location.clone();
+            self.search(&mut location, names, outer)
+                .and_then(|()| absolute(&mut location, scope, names))
                 .map_err(|message| BuildError::at(origin, message))?;
+            self.charge(id, location.path.len())?;
+            if let Some(dependency) = dependency_mut(&mut self.builder.field_mut(id).kind) {
+                dependency.location = location;
+            }
         }
         let members = self.builder.field(id).members().to_vec();
+        outer.push(id);
         for member in members {
             names.push(member.name);
-            self.make_absolute(member.class, names)?;
+            self.make_absolute(member.class, names, outer)?;
             names.pop();
         }
+        outer.pop();
         let others: Vec<FieldId> = match &self.builder.field(id).kind {
             FieldKind::Struct(_) => Vec::new(),
             kind => children(kind).collect(),
         };
         others
             .into_iter()
-            .try_for_each(|child| self.make_absolute(child, names))
+            .try_for_each(|child| self.make_absolute(child, names, outer))
+    }
+
+    /// Counts steps and targets of locations, whose number is limited: a location can be as long
+    /// as the classes are deep, and have as many targets as a variant has options.
+    fn charge(&mut self, id: FieldId, steps: usize) -> Result<(), BuildError> {
+        self.builder.location_steps += steps;
+        if self.builder.location_steps > STEPS_MAX {
+            let message = format!("locations have more than {STEPS_MAX} steps and targets in all");
+            return self.fault(id, message);
+        }
+        Ok(())
+    }
+
+    /// Replaces a search by the steps up to the structure that it finds. The structures `outer`
+    /// contain the field with the location, and `names` lead from each to the next.
+    fn search(
+        &self,
+        location: &mut Location,
+        names: &[Box<str>],
+        outer: &[FieldId],
+    ) -> Result<(), String> {
+        let [PathStep::Search, PathStep::Member(first), ..] = &location.path[..] else {
+            return Ok(());
+        };
+        let has_first = |(id, name): (&FieldId, &Box<str>)| {
+            let members = self.builder.field(*id).members().iter();
+            let mut before = members.take_while(|member| member.name != *name);
+            before.any(|member| member.name == *first)
+        };
+        let levels = outer.iter().zip(names).rev();
+        let Some(up) = levels.map(has_first).position(|found| found) else {
+            return Err(format!("invalid relative location: cannot find `{first}`"));
+        };
+        location.path.splice(..1, vec![PathStep::Parent; up]);
+        Ok(())
     }
 
     fn visit(&mut self, id: FieldId) -> Result<(), BuildError> {
         let dependency = dependency_mut(&mut self.builder.field_mut(id).kind);
         if let Some(location) = dependency.map(|dependency| dependency.location.clone()) {
             let targets = self.targets(id, &location)?;
+            self.charge(id, targets.len())?;
             self.check_targets(id, &location, &targets)?;
             let next = SlotId(u32::try_from(self.slots.len()).unwrap_or(u32::MAX));
             let slot = *self.slots.entry(targets).or_insert(next);
@@ -316,10 +368,14 @@ impl Walk<'_> {
                     class.options = VariantOptions::Signed(options.iter().map(convert).collect());
                 }
                 let overlap = match &class.options {
-                    VariantOptions::Unsigned(options) => overlapping(options),
-                    VariantOptions::Signed(options) => overlapping(options),
+                    VariantOptions::Unsigned(options) => {
+                        overlapping(options.iter().map(|o| &o.ranges))
+                    }
+                    VariantOptions::Signed(options) => {
+                        overlapping(options.iter().map(|o| &o.ranges))
+                    }
                 };
-                if overlap {
+                if overlap.is_some() {
                     let message = "a value of the selector selects two options".to_owned();
                     return self.fault(source, message);
                 }
@@ -374,27 +430,52 @@ impl Walk<'_> {
         source: FieldId,
         mappings: &[super::Mapping<T>],
     ) -> Result<(), BuildError> {
-        for (index, mapping) in mappings.iter().enumerate() {
-            if mappings[index + 1..]
-                .iter()
-                .any(|m| m.ranges.intersects(&mapping.ranges))
-            {
-                let message = format!("values of the selector's label `{}` overlap", mapping.name);
-                return self.fault(source, message);
+        match overlapping(mappings.iter().map(|mapping| &mapping.ranges)) {
+            Some(index) => {
+                let name = &mappings[index].name;
+                self.fault(
+                    source,
+                    format!("values of the selector's label `{name}` overlap"),
+                )
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
-/// True when a value is in the ranges of two options.
-fn overlapping<T: Copy + Ord>(options: &[VariantOption<T>]) -> bool {
-    let pairs = options.iter().enumerate();
-    let mut later = pairs.map(|(index, option)| (option, &options[index + 1..]));
-    later.any(|(option, rest)| {
-        rest.iter()
-            .any(|other| other.ranges.intersects(&option.ranges))
-    })
+/// The index of a set that has a value in common with another one; the lowest one of those that
+/// are found.
+fn overlapping<'r, T: Copy + Ord + 'r>(
+    sets: impl Iterator<Item = &'r RangeSet<T>>,
+) -> Option<usize> {
+    let ranges = |(index, set): (usize, &'r RangeSet<T>)| {
+        let ranges = set.ranges().iter();
+        ranges.map(move |range| (range.lower, range.upper, index))
+    };
+    let mut sorted: Vec<(T, T, usize)> = sets.enumerate().flat_map(ranges).collect();
+    sorted.sort_unstable();
+    // The two sets whose ranges reach furthest so far.
+    let mut furthest: [Option<(T, usize)>; 2] = [None, None];
+    let mut found: Option<usize> = None;
+    for (lower, upper, index) in sorted {
+        let others = furthest.iter().flatten();
+        let mut others = others.filter(|(reach, other)| *reach >= lower && *other != index);
+        if let Some((_, other)) = others.next() {
+            let lowest = index.min(*other);
+            found = Some(found.map_or(lowest, |found| found.min(lowest)));
+        }
+        match &mut furthest {
+            [Some((reach, first)), _] if *first == index => *reach = upper.max(*reach),
+            [first, second] if first.is_none_or(|(reach, _)| reach < upper) => {
+                *second = first.replace((upper, index));
+            }
+            [_, second] if second.is_none_or(|(reach, _)| reach < upper) => {
+                *second = Some((upper, index));
+            }
+            _ => {}
+        }
+    }
+    found
 }
 
 /// Some(true) for signed integers, Some(false) for unsigned ones.
@@ -437,6 +518,7 @@ fn absolute(location: &mut Location, scope: Scope, names: &[Box<str>]) -> Result
     for step in &location.path {
         match step {
             PathStep::Member(_) => path.push(step.clone()),
+            PathStep::Search => {}
             PathStep::Parent => {
                 if path.pop().is_none() {
                     return Err("the root structure of a scope has no parent".to_owned());
@@ -456,7 +538,7 @@ fn describe(location: &Location, steps: usize) -> String {
         text.push_str(if index == 0 { ": `" } else { "/`" });
         match step {
             PathStep::Member(name) => text.push_str(name),
-            PathStep::Parent => text.push_str(".."),
+            PathStep::Parent | PathStep::Search => text.push_str(".."),
         }
         text.push('`');
     }

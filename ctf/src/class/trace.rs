@@ -39,6 +39,7 @@ pub struct TraceClass {
     pub(super) streams: Vec<StreamClass>,
     pub(super) fields: Vec<FieldClass>,
     pub(super) slot_count: u32,
+    pub(super) depth: u32,
 }
 
 impl TraceClass {
@@ -123,6 +124,11 @@ impl TraceClass {
     /// Number of values that a decoder must be able to save: slots are `0..slot_count`.
     pub fn slot_count(&self) -> u32 {
         self.slot_count
+    }
+
+    /// Levels of field classes.
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
     }
 
     /// The clock of a stream class.

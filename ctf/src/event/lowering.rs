@@ -41,11 +41,22 @@ pub(super) struct Lowering<'p, W> {
     stream: Option<&'p StreamClass>,
     event: Option<&'p EventClass>,
     path: Vec<&'p str>,
+    /// The nodes of the current scope that are selected, in order, unless all are.
+    selected_nodes: Vec<u32>,
     /// Whether event classes are selected by an id.
     dynamic_event: bool,
     /// Number of enclosing arrays, variants and optionals, whose fields are not selected
     /// individually.
     depth: u32,
+}
+
+/// A structure whose members are being lowered.
+struct OpenStruct {
+    node: NodeId,
+    /// It is selected, or something in it is.
+    has_selected: bool,
+    /// It is not inside of a selected field.
+    outside: bool,
 }
 
 impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
@@ -61,6 +72,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             stream: None,
             event: None,
             path: Vec::new(),
+            selected_nodes: Vec::new(),
             dynamic_event: false,
             depth: 0,
         }
@@ -172,27 +184,46 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let Some(Instr::BeginStruct { node, .. }) = self.procedure.code().get(self.at) else {
             return false;
         };
-        let procedure = self.procedure;
-        let mut nodes = node.0 + 1..procedure.node(*node).end().0;
-        nodes.is_empty() || nodes.any(|node| self.is_selected(NodeId(node)))
+        self.find_selected(*node);
+        self.procedure.node(*node).end().0 == node.0 + 1 || self.has_selected(*node)
     }
 
-    /// Whether the projection selects `node`.
-    fn is_selected(&mut self, node: NodeId) -> bool {
+    /// Whether the projection selects a node in `node`, in the scope of the last
+    /// [`Self::find_selected`].
+    fn has_selected(&self, node: NodeId) -> bool {
+        let inside = (node.0 + 1, self.procedure.node(node).end().0);
+        let next = self.selected_nodes.partition_point(|id| *id < inside.0);
+        let found = self.selected_nodes.get(next);
+        found.is_some_and(|id| *id < inside.1)
+    }
+
+    /// Finds the nodes in `root` that the projection selects.
+    fn find_selected(&mut self, root: NodeId) {
+        self.selected_nodes.clear();
         let procedure = self.procedure;
         let mut path = Vec::new();
-        let mut at = Some(node);
-        while let Some(id) = at {
-            let node = procedure.node(id);
-            match (node.display_name(), node.parent()) {
-                (Some(name), _) => path.push(name),
-                (None, None) => {}
-                (None, Some(_)) => return false,
+        // The ends of the structures on the path.
+        let mut ends = vec![procedure.node(root).end()];
+        let mut next = root.0 + 1;
+        while next < procedure.node(root).end().0 {
+            let id = NodeId(next);
+            while ends.last().is_some_and(|end| end.0 <= next) {
+                ends.pop();
+                path.pop();
             }
-            at = node.parent();
+            let node = procedure.node(id);
+            let Some(name) = node.display_name() else {
+                // An element or option; what it contains is not selected by itself.
+                next = node.end().0;
+                continue;
+            };
+            path.push(name);
+            if self.selects(id, &path) {
+                self.selected_nodes.push(next);
+            }
+            ends.push(node.end());
+            next += 1;
         }
-        path.reverse();
-        self.selects(node, &path)
     }
 
     fn selects(&mut self, node: NodeId, path: &[&str]) -> bool {
@@ -209,28 +240,56 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         })
     }
 
-    /// Lowers the members of a structure, including its end.
+    /// Lowers the members of a structure, including its end. The stack of the structures in it is
+    /// explicit, because structures can nest deeply.
     fn members(&mut self) {
+        let mut open: Vec<OpenStruct> = Vec::new();
         while let Some(instr) = self.next() {
-            if matches!(instr, Instr::EndStruct { .. }) {
-                return;
+            if let Instr::EndStruct { .. } = instr {
+                let Some(done) = open.pop() else { return };
+                self.mark(done.has_selected, done.node, TokenKind::StructEnd);
+                self.leave_member(done.outside);
+                continue;
             }
             let Some(node) = node_of(instr) else {
                 self.datum(instr);
                 continue;
             };
-            let outside = !self.inside && self.depth == 0;
-            let name = self.procedure.node(node).display_name().unwrap_or_default();
-            self.path.push(name);
-            if outside {
-                let path = std::mem::take(&mut self.path);
-                self.inside = self.selects(node, &path);
-                self.path = path;
+            let outside = self.enter_member(node);
+            if let Instr::BeginStruct { alignment, .. } = *instr {
+                self.runs.align(alignment);
+                // A structure that is not selected may contain a member that is.
+                let has_selected = self.inside || self.has_selected(node);
+                self.mark(has_selected, node, TokenKind::StructBegin);
+                open.push(OpenStruct {
+                    node,
+                    has_selected,
+                    outside,
+                });
+                continue;
             }
             self.datum(instr);
-            self.path.pop();
-            self.inside &= !outside;
+            self.leave_member(outside);
         }
+    }
+
+    /// Determines whether the member `node` is selected. Returns whether it is not inside of a
+    /// selected field.
+    fn enter_member(&mut self, node: NodeId) -> bool {
+        let outside = !self.inside && self.depth == 0;
+        let name = self.procedure.node(node).display_name().unwrap_or_default();
+        self.path.push(name);
+        if outside {
+            let path = std::mem::take(&mut self.path);
+            self.inside = self.selects(node, &path);
+            self.path = path;
+        }
+        outside
+    }
+
+    fn leave_member(&mut self, outside: bool) {
+        self.path.pop();
+        self.inside &= !outside;
     }
 
     pub(super) fn mark(&mut self, selected: bool, node: NodeId, kind: TokenKind) {
@@ -243,12 +302,12 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         let selected = self.inside;
         match *instr {
             Instr::BeginStruct { node, alignment } => {
+                // Here, a structure is the element of an array, or optional: selected or not with
+                // everything that it contains.
                 self.runs.align(alignment);
-                // A structure that is not selected may contain a member that is.
-                let any = selected || self.any_inside(node);
-                self.mark(any, node, TokenKind::StructBegin);
+                self.mark(selected, node, TokenKind::StructBegin);
                 self.members();
-                self.mark(any, node, TokenKind::StructEnd);
+                self.mark(selected, node, TokenKind::StructEnd);
             }
             Instr::Unsigned(ref read) | Instr::Signed(ref read) | Instr::Fixed(ref read) => {
                 self.fixed(read);
@@ -334,11 +393,6 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             }
             _ => {}
         }
-    }
-
-    fn any_inside(&mut self, node: NodeId) -> bool {
-        let nodes = node.0 + 1..self.procedure.node(node).end().0;
-        nodes.map(NodeId).any(|node| self.is_selected(node))
     }
 
     fn fixed(&mut self, read: &FixedRead) {

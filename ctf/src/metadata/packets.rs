@@ -62,7 +62,7 @@ pub fn metadata_text(bytes: &[u8]) -> Result<PacketizedMetadata<'_>, MetadataErr
 }
 
 /// As [`metadata_text`]; in lenient mode, ignores bytes at the end that are too few for a packet
-/// header.
+/// header, and missing padding of the last packet.
 pub(super) fn text_with(
     bytes: &[u8],
     leniency: Leniency,
@@ -103,8 +103,11 @@ pub(super) fn text_with(
         let content = usize_from(header.content_bits) / 8 - HEADER_BYTES;
         let padding = usize_from((header.packet_bits - header.content_bits) / 8);
         text.extend_from_slice(cursor.take(content, "text")?);
-        cursor.take(padding, "padding")?;
         packets += 1;
+        if leniency == Leniency::Lenient && bytes.len() - cursor.at < padding {
+            break;
+        }
+        cursor.take(padding, "padding")?;
     }
     Ok(PacketizedMetadata {
         text: Cow::Owned(text),

@@ -39,6 +39,7 @@
 mod compiler;
 mod instr;
 
+use crate::deep_stack::run_deep;
 use crate::integer::usize_from;
 use std::sync::Arc;
 
@@ -69,6 +70,12 @@ pub enum ProcedureError {
     /// A field class that should have a fixed length has none.
     #[error("field class {} has no fixed length", .0.0)]
     NotFixed(FieldId),
+    /// A thread with a stack for deeply nested field classes cannot be started.
+    #[error("no thread can be started to compile field classes that nest {depth} levels deep")]
+    NoStack {
+        /// The levels.
+        depth: u32,
+    },
     /// A dependency refers to a slot that the trace class does not have.
     #[error("saved value {} is not in the trace class", .0.0)]
     Slot(SlotId),
@@ -230,6 +237,12 @@ impl Procedure {
     /// this crate produces.
     pub fn new(class: impl Into<Arc<TraceClass>>) -> Result<Self, ProcedureError> {
         let class = class.into();
+        let depth = class.depth();
+        let compiled = run_deep(depth, || Self::compiled(class));
+        compiled.unwrap_or(Err(ProcedureError::NoStack { depth }))
+    }
+
+    fn compiled(class: Arc<TraceClass>) -> Result<Self, ProcedureError> {
         let mut compiler = Compiler::new(&class);
         compiler.packet()?;
         let packet_end = compiler.packet_end()?;

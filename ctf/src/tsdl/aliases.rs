@@ -4,7 +4,7 @@ use super::attribute::fault;
 use super::parser::{Parser, context};
 use super::scope::FrameKind;
 use super::types::TypePosition;
-use crate::class::{BuildError, Dependency, FieldId, FieldKind};
+use crate::class::{BuildError, FieldId};
 
 const TYPE_EXPECTED: &str = "expecting a type (`integer`, `floating_point`, `enum`, `string`, \
      `struct` or `variant`) or the name of an alias";
@@ -175,9 +175,7 @@ impl Parser<'_> {
             return Ok(None);
         }
         self.scanner = ahead;
-        if let FieldKind::Variant(variant) = &mut self.builder.field_mut(class).kind {
-            variant.selector = Dependency::new(location);
-        }
+        self.set_selector(class, location);
         Ok(Some(class))
     }
 

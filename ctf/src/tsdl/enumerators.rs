@@ -4,12 +4,15 @@ use super::attribute::fault;
 use super::parser::Parser;
 use super::types::TypePosition;
 use crate::class::{BuildError, FieldId, FieldKind, IntRange, Mapping, Mappings, RangeSet};
+use crate::metadata::leniency::Leniency;
 use std::collections::HashMap;
 
 /// Integers of one signedness.
 trait Value: Copy + Ord + Default {
     /// Scans a constant of this type.
     fn scan(parser: &mut Parser<'_>) -> Option<Self>;
+    /// The value with these 64 bits.
+    fn of_bits(bits: u64) -> Self;
     /// The value after this one.
     fn next(self) -> Self;
     /// The lowest and the highest value of `length` bits.
@@ -19,6 +22,10 @@ trait Value: Copy + Ord + Default {
 impl Value for u64 {
     fn scan(parser: &mut Parser<'_>) -> Option<Self> {
         parser.scanner.unsigned()
+    }
+
+    fn of_bits(bits: u64) -> Self {
+        bits
     }
 
     fn next(self) -> Self {
@@ -33,6 +40,10 @@ impl Value for u64 {
 impl Value for i64 {
     fn scan(parser: &mut Parser<'_>) -> Option<Self> {
         parser.scanner.signed()
+    }
+
+    fn of_bits(bits: u64) -> Self {
+        bits.cast_signed()
     }
 
     fn next(self) -> Self {
@@ -143,17 +154,8 @@ impl Parser<'_> {
                 return fault(self.scanner.offset(), "expecting `,` or `}`");
             }
         }
-        let (lowest, highest) = T::limits(length);
-        for (name, ranges) in &labels {
-            if ranges
-                .iter()
-                .any(|range| range.lower < lowest || range.upper > highest)
-            {
-                return fault(
-                    at,
-                    format!("values of label `{name}` do not fit {length} bits"),
-                );
-            }
+        if self.leniency == Leniency::Strict {
+            check_limits(&labels, length, at)?;
         }
         let mapping = |(name, ranges): (String, Vec<IntRange<T>>)| Mapping {
             name: name.into(),
@@ -174,6 +176,25 @@ impl Parser<'_> {
         }
     }
 
+    /// A constant of a label. In lenient mode, one that the type cannot represent stands for the
+    /// value with the same 64 bits: LTTng-UST writes negative labels of unsigned enumerations.
+    fn label_value<T: Value>(&mut self) -> Result<T, BuildError> {
+        if let Some(value) = T::scan(self) {
+            return Ok(value);
+        }
+        let bits = match self.leniency {
+            Leniency::Strict => None,
+            Leniency::Lenient => self.scanner.bits(),
+        };
+        match bits {
+            Some(bits) => Ok(T::of_bits(bits)),
+            None => fault(
+                self.scanner.offset(),
+                "expecting an integer constant in the range of the type",
+            ),
+        }
+    }
+
     fn label_range<T: Value>(&mut self, next: T) -> Result<IntRange<T>, BuildError> {
         if !self.scanner.punctuation("=") {
             return Ok(IntRange {
@@ -183,21 +204,10 @@ impl Parser<'_> {
         }
         self.scanner.skip();
         let at = self.scanner.offset();
-        let Some(lower) = T::scan(self) else {
-            return fault(
-                self.scanner.offset(),
-                "expecting an integer constant in the range of the type",
-            );
-        };
+        let lower = self.label_value::<T>()?;
         let mut upper = lower;
         if self.scanner.punctuation("...") {
-            let Some(value) = T::scan(self) else {
-                return fault(
-                    self.scanner.offset(),
-                    "expecting an integer constant in the range of the type",
-                );
-            };
-            upper = value;
+            upper = self.label_value::<T>()?;
         }
         if lower > upper {
             return fault(
@@ -206,5 +216,25 @@ impl Parser<'_> {
             );
         }
         Ok(IntRange { lower, upper })
+    }
+}
+
+/// Refuses labels that no value of `length` bits can have.
+fn check_limits<T: Value>(
+    labels: &[(String, Vec<IntRange<T>>)],
+    length: u8,
+    at: u32,
+) -> Result<(), BuildError> {
+    let (lowest, highest) = T::limits(length);
+    let is_beyond = |range: &IntRange<T>| range.lower < lowest || range.upper > highest;
+    match labels
+        .iter()
+        .find(|(_, ranges)| ranges.iter().any(is_beyond))
+    {
+        Some((name, _)) => fault(
+            at,
+            format!("values of label `{name}` do not fit {length} bits"),
+        ),
+        None => Ok(()),
     }
 }

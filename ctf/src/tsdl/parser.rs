@@ -22,6 +22,8 @@ pub(super) struct Parser<'t> {
     /// Warnings: byte offset and message.
     pub(super) warnings: Vec<(u32, String)>,
     pub(super) leniency: Leniency,
+    /// An `event` block has the `stream_id` 0.
+    has_stream_zero: bool,
     text: &'t [u8],
     /// The `trace` block was parsed when its byte order was known.
     trace_found: bool,
@@ -57,16 +59,17 @@ const fn scope_name(first: &'static str, second: Option<&'static str>, decided: 
 }
 
 impl<'t> Parser<'t> {
-    pub(super) fn new(text: &'t [u8], leniency: Leniency) -> Self {
+    pub(super) fn new(text: &'t [u8], leniency: Leniency, depth_max: u32) -> Self {
         Self {
             scanner: Scanner::new(text),
-            frames: Frames::new(),
-            builder: new_builder(text),
+            frames: Frames::new(leniency),
+            builder: new_builder(text, depth_max),
             byte_order: None,
             depth: 0,
             environment: None,
             warnings: Vec::new(),
             leniency,
+            has_stream_zero: false,
             text,
             trace_found: false,
         }
@@ -81,10 +84,13 @@ impl<'t> Parser<'t> {
             }
             self.root_block()?;
         }
-        if self.trace_found {
-            return Ok(());
+        if !self.trace_found {
+            return Err(BuildError::new(Subject::Whole, "missing `trace` block"));
         }
-        Err(BuildError::new(Subject::Whole, "missing `trace` block"))
+        if self.leniency == Leniency::Lenient && !self.has_stream_zero {
+            self.builder.move_events_to_only_stream()?;
+        }
+        Ok(())
     }
 
     fn root_block(&mut self) -> Result<(), BuildError> {
@@ -240,7 +246,7 @@ impl<'t> Parser<'t> {
         if self.byte_order.is_none() {
             *self = Self {
                 byte_order,
-                ..Self::new(self.text, self.leniency)
+                ..Self::new(self.text, self.leniency, self.builder.depth_max)
             };
             return Ok(());
         }
@@ -398,7 +404,10 @@ impl<'t> Parser<'t> {
         for attribute in &block.attributes {
             match attribute.name.as_str() {
                 "id" => event.id = attribute.unsigned()?,
-                "stream_id" => stream = attribute.unsigned()?,
+                "stream_id" => {
+                    stream = attribute.unsigned()?;
+                    self.has_stream_zero |= stream == 0;
+                }
                 "loglevel" => event.log_level = Some(attribute.signed()?),
                 "model.emf.uri" => event.emf_uri = Some(attribute.string()?.into()),
                 "name" => event.identity.name = Some(attribute.name()?.into()),
@@ -427,8 +436,9 @@ pub(super) fn context(error: BuildError, at: u32, message: impl Into<String>) ->
 
 /// Aliases multiply fields, so the number of fields is limited in proportion to the length of the
 /// text.
-fn new_builder(text: &[u8]) -> TraceClassBuilder {
+fn new_builder(text: &[u8], depth_max: u32) -> TraceClassBuilder {
     let mut builder = TraceClassBuilder::new(MajorVersion::V1);
+    builder.depth_max = depth_max;
     builder.limit_fields(crate::class::FIELD_COUNT_BASE.saturating_add(text.len()));
     builder
 }

@@ -192,6 +192,15 @@ impl<'t> Scanner<'t> {
         self.integer(false).map(|(_, value)| value)
     }
 
+    /// The 64 bits of a signed or unsigned constant.
+    pub(super) fn bits(&mut self) -> Option<u64> {
+        let sign = |(is_negative, value): (bool, u64)| match is_negative {
+            true => value.wrapping_neg(),
+            false => value,
+        };
+        self.integer(true).map(sign)
+    }
+
     /// A signed constant.
     pub(super) fn signed(&mut self) -> Option<i64> {
         let before = *self;

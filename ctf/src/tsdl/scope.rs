@@ -2,6 +2,7 @@
 
 use super::attribute::fault;
 use crate::class::{BuildError, FieldId, Location, PathStep, Scope};
+use crate::metadata::leniency::Leniency;
 use std::collections::HashMap;
 
 /// The construct that opened a lexical scope.
@@ -24,9 +25,13 @@ pub(super) struct Frame {
     members: Vec<String>,
 }
 
-/// Open scopes, the innermost last; never empty.
+/// Open scopes.
 #[derive(Debug)]
-pub(super) struct Frames(Vec<Frame>);
+pub(super) struct Frames {
+    /// The innermost last; never empty.
+    open: Vec<Frame>,
+    leniency: Leniency,
+}
 
 /// The target of a path in the text.
 #[derive(Debug)]
@@ -38,14 +43,17 @@ pub(super) enum Target {
 }
 
 impl Frames {
-    pub(super) fn new() -> Self {
-        let mut frames = Self(Vec::new());
+    pub(super) fn new(leniency: Leniency) -> Self {
+        let mut frames = Self {
+            open: Vec::new(),
+            leniency,
+        };
         frames.push(FrameKind::Block);
         frames
     }
 
     pub(super) fn push(&mut self, kind: FrameKind) {
-        self.0.push(Frame {
+        self.open.push(Frame {
             kind,
             aliases: HashMap::new(),
             members: Vec::new(),
@@ -53,12 +61,12 @@ impl Frames {
     }
 
     pub(super) fn pop(&mut self) {
-        self.0.pop();
+        self.open.pop();
     }
 
     /// Adds a member to the innermost scope.
     pub(super) fn add_member(&mut self, name: &str) {
-        if let Some(frame) = self.0.last_mut() {
+        if let Some(frame) = self.open.last_mut() {
             frame.members.push(name.to_owned());
         }
     }
@@ -70,7 +78,7 @@ impl Frames {
         class: FieldId,
         at: u32,
     ) -> Result<(), BuildError> {
-        let Some(frame) = self.0.last_mut() else {
+        let Some(frame) = self.open.last_mut() else {
             return Ok(());
         };
         if frame.aliases.contains_key(&name) {
@@ -81,7 +89,7 @@ impl Frames {
     }
 
     pub(super) fn alias(&self, name: &str) -> Option<FieldId> {
-        self.0
+        self.open
             .iter()
             .rev()
             .find_map(|frame| frame.aliases.get(name))
@@ -105,8 +113,14 @@ impl Frames {
     fn relative(&self, names: &[&str], at: u32) -> Result<Location, BuildError> {
         let first = names.first().copied().unwrap_or_default();
         let mut path = Vec::new();
-        for frame in self.0.iter().rev() {
+        for frame in self.open.iter().rev() {
             match frame.kind {
+                // The members around a use of the type are known only when it is used.
+                FrameKind::Alias if self.leniency == Leniency::Lenient => {
+                    let members = names.iter().map(|name| PathStep::Member((*name).into()));
+                    path = std::iter::once(PathStep::Search).chain(members).collect();
+                    return Ok(Location { scope: None, path });
+                }
                 FrameKind::Alias => {
                     let message = format!(
                         "`{first}` is outside of the alias (or named structure or variant) that \

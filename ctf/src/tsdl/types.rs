@@ -4,12 +4,45 @@ use super::attribute::{Attribute, AttributeValue, alignment, check_duplicates, f
 use super::parser::{Parser, context};
 use super::scope::{FrameKind, Target};
 use crate::class::{
-    Attributes, BuildError, ByteOrder, Dependency, DisplayBase, Encoding, FIELD_DEPTH_MAX, FieldId,
-    FieldKind, FixedBits, FloatClass, IntegerClass, Location, Member, RangeSet, StructClass,
-    VariantClass, VariantOption, VariantOptions,
+    Attributes, BuildError, ByteOrder, Dependency, DisplayBase, Encoding, FieldId, FieldKind,
+    FixedBits, FloatClass, IntegerClass, Location, Member, RangeSet, StructClass, VariantClass,
+    VariantOption, VariantOptions,
 };
 use crate::integer::low_u8;
+use crate::metadata::leniency::Leniency;
 use std::collections::HashSet;
+
+/// Words that cannot be the name of a member or option in lenient mode.
+const KEYWORDS: [&str; 28] = [
+    "align",
+    "callsite",
+    "char",
+    "clock",
+    "const",
+    "double",
+    "enum",
+    "env",
+    "event",
+    "float",
+    "floating_point",
+    "int",
+    "integer",
+    "long",
+    "short",
+    "signed",
+    "stream",
+    "string",
+    "struct",
+    "trace",
+    "typealias",
+    "typedef",
+    "unsigned",
+    "variant",
+    "void",
+    "_Bool",
+    "_Complex",
+    "_Imaginary",
+];
 
 /// A member of a structure or an option of a variant.
 pub(super) struct NamedType {
@@ -46,11 +79,8 @@ impl Parser<'_> {
         let Some(word) = self.scanner.identifier() else {
             return Ok(None);
         };
-        if self.depth >= FIELD_DEPTH_MAX {
-            return fault(
-                at,
-                format!("types nest deeper than {FIELD_DEPTH_MAX} levels"),
-            );
+        if self.depth >= self.builder.depth_max {
+            return Err(BuildError::too_deep(at, self.builder.depth_max));
         }
         self.depth += 1;
         let class = match word {
@@ -294,10 +324,29 @@ impl Parser<'_> {
             attributes: Attributes::default(),
         };
         let options = VariantOptions::Unsigned(options.into_iter().map(option).collect());
-        let selector = Dependency::new(selector.unwrap_or_else(no_selector));
+        let is_template = self.leniency == Leniency::Lenient && name.is_some();
+        let (declared, used) = match selector {
+            // The name is declared without the selector, so that others can use it with theirs.
+            Some(selector) if is_template => (no_selector(), Some(selector)),
+            selector => (selector.unwrap_or_else(no_selector), None),
+        };
+        let selector = Dependency::new(declared);
         let kind = FieldKind::Variant(VariantClass { selector, options });
         let class = self.builder.add_field(kind, at)?;
-        self.declare_named(position, name, class).map(Some)
+        self.declare_named(position, name, class)?;
+        let Some(selector) = used else {
+            return Ok(Some(class));
+        };
+        let class = self.builder.copy_field(class)?;
+        self.set_selector(class, selector);
+        Ok(Some(class))
+    }
+
+    /// Sets the selector of a variant.
+    pub(super) fn set_selector(&mut self, class: FieldId, location: Location) {
+        if let FieldKind::Variant(variant) = &mut self.builder.field_mut(class).kind {
+            variant.selector = Dependency::new(location);
+        }
     }
 
     /// `<location>`
@@ -371,7 +420,7 @@ impl Parser<'_> {
         let Some(class) = self.full_type(TypePosition::Declaration)? else {
             return Ok(false);
         };
-        if before.is_at_nameable() && self.scanner.punctuation(";") {
+        if before.is_at_nameable() && (self.scanner.punctuation(";") || self.is_before_type()) {
             return Ok(true);
         }
         let Some(name) = self.scanner.identifier() else {
@@ -385,6 +434,11 @@ impl Parser<'_> {
         Ok(true)
     }
 
+    /// True in lenient mode before a type: the type before it only declared its name.
+    fn is_before_type(&self) -> bool {
+        self.leniency == Leniency::Lenient && self.scanner.is_at_nameable()
+    }
+
     fn add_member(
         &mut self,
         members: &mut Vec<NamedType>,
@@ -392,6 +446,12 @@ impl Parser<'_> {
         class: FieldId,
         at: u32,
     ) -> Result<(), BuildError> {
+        if self.leniency == Leniency::Lenient && KEYWORDS.contains(&name) {
+            let message = format!(
+                "keyword `{name}` as the name of a member or option; producers write `_{name}`"
+            );
+            return fault(at, message);
+        }
         if self.lacks_selector(class) {
             return fault(at, "the variant needs a selector here");
         }
