@@ -1,5 +1,6 @@
 //! Errors of reading a trace from a folder.
 
+use super::preamble::MagicError;
 use ctf::{DecodeError, MetadataError, ProcedureError};
 use std::fmt;
 use std::io;
@@ -54,6 +55,14 @@ pub enum FolderFault {
         offset: u64,
         /// The reason; its offset counts from the beginning of the packet.
         error: trace_kinds::DecodeError,
+    },
+    /// The magic number of a packet is wrong.
+    #[error("packet at byte {offset}: {error}")]
+    Magic {
+        /// Offset of the packet in the file.
+        offset: u64,
+        /// The reason.
+        error: MagicError,
     },
     /// The header or context of a packet cannot be decoded.
     #[error("packet at byte {offset}: {error}")]

@@ -25,7 +25,7 @@ pub use merge::{
     EventFormat, OnFault, TimeWindow, WriteError, WriteOptions, WriteSummary, write_events,
 };
 pub use packet_index::{PacketIndexEntry, read_packet_index};
-pub use preamble::{Preamble, PreambleError};
+pub use preamble::{MagicError, Preamble, PreambleError};
 pub use stream::{PacketEntry, StreamFile, TraceStream};
 pub use text::TextPlan;
 

@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use ctf::class::StreamClassIndex;
 use ctf::{DecodeError, Element, ElementReader, PacketInfo, Procedure};
 
+/// The magic number of packets.
+const PACKET_MAGIC: u32 = 0xc1fc_1fc1;
 /// Bytes of the first read; most preambles have some hundred bytes.
 const FIRST_READ_BYTES: u64 = 4 << 10;
 /// Longest preamble that is read from a file.
@@ -34,18 +36,47 @@ pub enum PreambleError {
     /// The bytes cannot be decoded.
     #[error(transparent)]
     Decode(#[from] DecodeError),
+    /// The bytes do not begin with the magic number of packets, or in the other byte order.
+    #[error(transparent)]
+    Magic(#[from] MagicError),
+}
+
+/// The magic number of a packet is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MagicError {
+    /// The bytes are in the other byte order than the metadata says.
+    #[error("its magic number is in the other byte order than that of the metadata")]
+    ByteOrder,
+    /// It is another number.
+    #[error("its magic number is {found:#x}, not {PACKET_MAGIC:#x}; it is no packet of this trace")]
+    Other {
+        /// The number.
+        found: u64,
+    },
+}
+
+impl MagicError {
+    /// Checks the magic number of a packet.
+    fn check(found: u64) -> Result<(), Self> {
+        match u32::try_from(found) {
+            Ok(PACKET_MAGIC) => Ok(()),
+            Ok(found) if found.swap_bytes() == PACKET_MAGIC => Err(Self::ByteOrder),
+            _ => Err(Self::Other { found }),
+        }
+    }
 }
 
 impl Preamble {
     /// Decodes the preamble of the packet at the beginning of `data`.
     ///
     /// # Errors
-    /// When the header or the context cannot be decoded.
-    pub fn decode(procedure: &Procedure, data: &[u8]) -> Result<Self, DecodeError> {
+    /// When the header or the context cannot be decoded, or the magic number is wrong.
+    pub fn decode(procedure: &Procedure, data: &[u8]) -> Result<Self, PreambleError> {
         let mut reader = ElementReader::new(procedure, data);
         let mut preamble = Self::default();
         while let Some(&element) = reader.next_element()? {
             match element {
+                Element::MagicNumber(found) => MagicError::check(found)?,
                 Element::StreamInfo(info) => {
                     let trace = procedure.trace_class();
                     preamble.class = info
@@ -80,7 +111,8 @@ impl Preamble {
             file.read_exact_at(&mut data, offset)?;
             match Self::decode(procedure, &data) {
                 Ok(preamble) => return Ok(preamble),
-                Err(error) if wanted >= rest.min(PREAMBLE_BYTES_MAX) => return Err(error.into()),
+                Err(error @ PreambleError::Magic(_)) => return Err(error),
+                Err(error) if wanted >= rest.min(PREAMBLE_BYTES_MAX) => return Err(error),
                 Err(_) => wanted = (wanted * 16).min(PREAMBLE_BYTES_MAX),
             }
         }

@@ -97,6 +97,9 @@ impl StreamFile {
         let preamble = preamble.map_err(|error| match error {
             PreambleError::Io(error) => FolderError::io(&self.path, error),
             PreambleError::Decode(error) => FolderError::decode(&self.path, offset, error),
+            PreambleError::Magic(error) => {
+                FolderError::new(&self.path, FolderFault::Magic { offset, error })
+            }
         })?;
         let length = match preamble.packet_bytes() {
             Some(length) if length == 0 || length > rest => {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 mod corpus;
 mod generated;
+mod lenient;
 
 /// The folders with a file `metadata` at and below `path`, sorted.
 fn trace_folders(path: &Path) -> Vec<PathBuf> {

@@ -128,8 +128,8 @@ fn declared_length(
             )),
             length => Ok(length),
         }),
-        Err(PreambleError::Decode(error)) => Ok(Err(error.to_string())),
         Err(PreambleError::Io(error)) => Err(error),
+        Err(error) => Ok(Err(error.to_string())),
     }
 }
 

@@ -239,15 +239,14 @@ fn push_labels(out: &mut Vec<u8>, kind: &FieldKind, raw: u64) {
             (None, _) => out.extend_from_slice(b"<unknown>"),
             (Some(label), None) => push_label(out, label),
             _ => {
-                // Babeltrace prints labels sorted by name.
+                // Babeltrace prints labels in the order of its hash table, which is not stable.
                 let mut labels: Vec<&str> = mappings.names_of(value).collect();
                 labels.sort_unstable();
                 for (index, label) in labels.into_iter().enumerate() {
-                    if index > 0 {
-                        out.extend_from_slice(b", ");
-                    }
+                    out.extend_from_slice(if index == 0 { b"{ " } else { b", " });
                     push_label(out, label);
                 }
+                out.extend_from_slice(b" }");
             }
         }
     }

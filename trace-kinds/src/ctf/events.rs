@@ -365,7 +365,7 @@ impl CtfEvent<'_, '_> {
                 let slot = row.slot(&datum, self.packet);
                 let path = self.map.path(datum.field.id());
                 if let (false, Some(value)) = (path.is_empty(), row.value(slot, self.packet)) {
-                    visit(path, value);
+                    visit(&path, value);
                 }
             }
         }

@@ -13,9 +13,14 @@
 //! Structures add a part to the path; variants and optionals do not. The value of an enumeration is
 //! its label, if there is one. Arrays and BLOBs are text.
 
-use ctf::class::{EnvironmentValue, EventClass, FieldKind, Scope, TraceClass};
+use super::paths::Paths;
+use ctf::class::{EnvironmentValue, EventClass, FieldKind, TraceClass};
 use ctf::{NodeId, Procedure};
 use query_language::FieldTable;
+use std::borrow::Cow;
+
+/// Bytes of the longest path of a field that has another name in queries: `packet.vpid`.
+const ALIAS_BYTES_MAX: usize = 16;
 
 /// Fields outside of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,17 +39,17 @@ pub(super) struct FieldMap {
     pub(super) constant: Vec<(usize, i64)>,
     /// Indexes in the table of the fields of a node, by node.
     targets: Vec<Box<[usize]>>,
-    /// Canonical path of every node that is a field; empty for others.
-    paths: Vec<Box<str>>,
+    /// The nodes with targets, in order.
+    wanted: Vec<NodeId>,
+    paths: Paths,
 }
 
 impl FieldMap {
     pub(super) fn new(procedure: &Procedure, table: &FieldTable) -> Self {
-        let paths = paths(procedure);
+        let paths = Paths::new(procedure);
         let wanted: Vec<&str> = table.paths().iter().map(|path| path.as_str()).collect();
-        let indexes = |node: usize| {
+        let indexes = |path: &str| {
             let matches = |wanted: &&str| {
-                let path = &*paths[node];
                 **wanted == *path || alias(wanted).iter().any(|name| is_context(path, name))
             };
             let found = wanted
@@ -53,15 +58,17 @@ impl FieldMap {
                 .filter(|(_, wanted)| matches(wanted));
             found.map(|(index, _)| index).collect()
         };
-        let targets = (0..procedure.nodes().len())
-            .map(|node| {
-                if paths[node].is_empty() {
-                    Box::default()
-                } else {
-                    indexes(node)
-                }
-            })
-            .collect();
+        let mut targets = vec![Box::default(); procedure.nodes().len()];
+        let mut nodes = Vec::new();
+        let longest = wanted.iter().map(|path| path.len()).max();
+        let length_max = longest.map_or(0, |longest| longest.max(ALIAS_BYTES_MAX));
+        for (node, path) in paths.short(length_max) {
+            let found: Box<[usize]> = indexes(&path);
+            if !found.is_empty() {
+                nodes.push(node);
+                targets[node.index()] = found;
+            }
+        }
         let mut common = Vec::new();
         let mut constant = Vec::new();
         for (index, wanted) in wanted.iter().enumerate() {
@@ -79,6 +86,7 @@ impl FieldMap {
             common,
             constant,
             targets,
+            wanted: nodes,
             paths,
         }
     }
@@ -90,8 +98,8 @@ impl FieldMap {
     }
 
     /// The path of `node`; empty if it is not a field.
-    pub(super) fn path(&self, node: NodeId) -> &str {
-        &self.paths[node.index()]
+    pub(super) fn path(&self, node: NodeId) -> Cow<'_, str> {
+        self.paths.path(node)
     }
 
     /// True if the table contains `node` or something inside it.
@@ -100,26 +108,11 @@ impl FieldMap {
             return true;
         }
         let is_struct = matches!(procedure.field_class(node).kind, FieldKind::Struct(_));
-        let inside = (node.index() + 1..procedure.nodes().len()).take_while(|index| {
-            let id = u32::try_from(*index).expect("nodes have ids of 32 bits");
-            is_inside(procedure, NodeId(id), node)
-        });
         // Members of a structure are requested one by one.
-        !is_struct
-            && inside
-                .into_iter()
-                .any(|index| !self.targets[index].is_empty())
+        let next = self.wanted.partition_point(|wanted| *wanted <= node);
+        let end = procedure.node(node).end();
+        !is_struct && self.wanted.get(next).is_some_and(|wanted| *wanted < end)
     }
-}
-
-fn is_inside(procedure: &Procedure, mut node: NodeId, outer: NodeId) -> bool {
-    while let Some(parent) = procedure.node(node).parent() {
-        if parent == outer {
-            return true;
-        }
-        node = parent;
-    }
-    false
 }
 
 /// Context fields that provide a common field, in the order of preference.
@@ -148,34 +141,6 @@ fn environment_id(trace: &TraceClass, path: &str) -> Option<i64> {
         EnvironmentValue::String(_) => None,
     });
     integers.next()
-}
-
-fn paths(procedure: &Procedure) -> Vec<Box<str>> {
-    let mut paths: Vec<Box<str>> = Vec::with_capacity(procedure.nodes().len());
-    for node in procedure.nodes() {
-        let root = match node.scope() {
-            Scope::PacketHeader | Scope::EventHeader => "",
-            Scope::PacketContext => "packet",
-            Scope::EventCommonContext | Scope::EventSpecificContext => "ctx",
-            Scope::EventPayload => "args",
-        };
-        let Some(parent) = node.parent() else {
-            paths.push(root.into());
-            continue;
-        };
-        let above = &*paths[parent.index()];
-        let parent_class = procedure
-            .trace_class()
-            .field(procedure.node(parent).class());
-        let path = match (node.display_name(), &parent_class.kind) {
-            (_, FieldKind::Array(_)) => String::new(),
-            _ if above.is_empty() => String::new(),
-            (Some(name), _) => format!("{above}.{name}"),
-            (None, _) => above.to_owned(),
-        };
-        paths.push(path.into());
-    }
-    paths
 }
 
 /// What `cat` is for an event class.

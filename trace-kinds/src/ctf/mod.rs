@@ -3,6 +3,7 @@
 mod error;
 mod events;
 mod fields;
+mod paths;
 
 pub use events::CtfDecoder;
 
