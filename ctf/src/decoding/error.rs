@@ -100,6 +100,12 @@ pub enum DecodeFault {
         /// The limit.
         limit: u64,
     },
+    /// The nanoseconds of a time do not fit 64 bits.
+    #[error("the clock is at {cycles} cycles, whose time does not fit 64 bits of nanoseconds")]
+    ClockOverflow {
+        /// The value of the clock.
+        cycles: u64,
+    },
     /// A variable-length integer has more than 64 bits.
     #[error("the variable-length integer has more than 64 bits")]
     OversizedInteger,

@@ -84,7 +84,7 @@ pub struct StreamInfo<'a> {
 }
 
 /// Lengths (in bits), end time and counters from the context of a packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PacketInfo {
     /// Length including the padding at the end.
     pub total_length: Option<u64>,

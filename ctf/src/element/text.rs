@@ -319,6 +319,9 @@ fn reason(out: &mut impl Write, fault: &DecodeFault) -> fmt::Result {
         DecodeFault::TooManyValues { limit } => {
             write!(out, "Event record with more than {limit} values.")
         }
+        DecodeFault::ClockOverflow { cycles } => {
+            write!(out, "Clock value {cycles} exceeds 64 bits of nanoseconds.")
+        }
         DecodeFault::NoProgress => out.write_str("Endless data without a single bit."),
     }
 }

@@ -232,3 +232,67 @@ fn deep_and_multiplying_metadata_is_rejected_in_bounded_time() {
     let error = parse_metadata(aliases.as_bytes()).unwrap_err();
     assert!(error.message().contains("field classes"), "{error}");
 }
+
+/// Locations can be as long as classes are deep, and have as many targets as a variant has options.
+#[test]
+fn multiplying_locations_are_rejected_in_bounded_time() {
+    let fields = |fields: &str| {
+        format!(
+            "trace {{ major = 1; minor = 8; byte_order = le; }}; typealias integer {{ size = 8; }} \
+             := u8; event {{ fields := struct {{ {fields} }}; }};"
+        )
+    };
+    let many = |count: usize, text: &dyn Fn(usize) -> String| (0..count).map(text).collect();
+    let sequences: String = many(20_000, &|index| format!("u8 a{index}[n];"));
+    let deep = "struct { ".repeat(4_000) + "u8 n;" + &sequences + &"} x;".repeat(4_000);
+    let labels: String = many(5_000, &|index| format!("l{index},"));
+    let options: String = many(5_000, &|index| format!("u8 l{index};"));
+    let wide = format!(
+        "enum : integer {{ size = 16; }} {{ {labels} }} t; variant <t> {{ {options} }} n; {sequences}"
+    );
+    for bomb in [fields(&deep), fields(&wide)] {
+        let error = parse_metadata(bomb.as_bytes()).unwrap_err();
+        assert!(error.message().contains("steps and targets"), "{error}");
+    }
+    let overlaps: String = many(200_000, &|index| format!("l{index} = 0 ... 9,"));
+    let overlaps = format!("enum : u8 {{ {overlaps} }} t; variant <t> {{ u8 l0; }} v;");
+    let error = parse_metadata(fields(&overlaps).as_bytes()).unwrap_err();
+    assert!(error.message().contains("overlap"), "{error}");
+}
+
+#[test]
+fn structures_nest_up_to_the_limit() {
+    let nested = |depth: usize| {
+        let fields = "struct {".repeat(depth) + "integer { size = 8; } a;" + &"} x;".repeat(depth);
+        format!(
+            "trace {{ major = 1; minor = 8; byte_order = le; }}; event {{ fields := struct {{ \
+             {fields} }}; }};"
+        )
+    };
+    let check = |text: &str| {
+        let trace = parse_metadata(text.as_bytes())?;
+        let procedure = crate::Procedure::new(trace).unwrap();
+        let plan = crate::Plan::new(&procedure, |field| field.path.last() == Some(&"a"));
+        let mut reader = crate::EventReader::new(&plan, &[7]);
+        reader.next_packet().unwrap();
+        let event = reader.next_event().unwrap().unwrap();
+        let values = event.all_fields().map(|datum| datum.value);
+        assert!(
+            values
+                .into_iter()
+                .any(|value| value == crate::Value::Unsigned(7))
+        );
+        Ok::<(), crate::MetadataError>(())
+    };
+    for depth in [100, 126, 127, 128, 1_000, 4_094] {
+        check(&nested(depth)).unwrap();
+    }
+    for depth in [4_095, 100_000] {
+        let error = check(&nested(depth)).unwrap_err();
+        assert!(error.message().contains("deeper than 4096"), "{error}");
+        assert!(error.frames().len() <= 64);
+    }
+    let arrays = nested(0).replace("a;", &format!("a{};", "[1]".repeat(200)));
+    let error = check(&arrays).unwrap_err();
+    assert!(error.message().contains("nest deeper than 128"), "{error}");
+}

@@ -4,7 +4,7 @@ use super::fields::{Common, FieldMap, category};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 use ctf::class::{Encoding, FieldKind, Mappings, Scope};
 use ctf::text::{push_byte, push_float, push_signed, push_unsigned, to_utf8};
-use ctf::{Datum, EventReader, Fields, Plan, Procedure, Value as CtfValue};
+use ctf::{Datum, DecodeFault, EventReader, Fields, Plan, Procedure, Value as CtfValue};
 use query_language::{FieldId, FieldSource, FieldTable, Value};
 use std::cell::RefCell;
 
@@ -81,6 +81,13 @@ impl Decoder for CtfDecoder {
         };
         while reader.next_packet()?.is_some() {
             while let Some(event) = reader.next_event()? {
+                let time = event.nanoseconds();
+                if time.is_none()
+                    && let Some(cycles) = event.clock()
+                {
+                    let (offset, fault) = (event.offset(), DecodeFault::ClockOverflow { cycles });
+                    return Err(ctf::DecodeError { offset, fault }.into());
+                }
                 decoded.events += 1;
                 row.clear();
                 let packet_context = event.reader().packet_fields(Scope::PacketContext);
@@ -89,7 +96,7 @@ impl Decoder for CtfDecoder {
                     row.fill(event.fields(scope), &self.map, packet);
                 }
                 let view = CtfEvent {
-                    time: event.nanoseconds(),
+                    time,
                     event,
                     row: &row,
                     map: &self.map,

@@ -82,6 +82,11 @@ impl Paths {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn stored_bytes(&self) -> usize {
+        self.stored.iter().flatten().map(|path| path.len()).sum()
+    }
+
     /// The paths of all nodes that are fields and have paths of at most `length_max` bytes.
     pub(super) fn short(&self, length_max: usize) -> impl Iterator<Item = (NodeId, Cow<'_, str>)> {
         let ids = (0..).map(NodeId).zip(&self.lengths);

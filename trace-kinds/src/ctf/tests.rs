@@ -78,3 +78,26 @@ fn events_have_the_documented_fields() {
         name=second ts=Int(1000000009) packet.cpu=Uint(3) ctx.vtid=Uint(43) args.count=Int(-2)"#]]
     .assert_eq(&rows.join("\n"));
 }
+
+/// Paths are stored only up to a limit: here they would take 2 GB.
+#[test]
+fn long_paths_of_many_fields_are_built_when_needed() {
+    let long = "n".repeat(100_000);
+    let members: String = (0..20_000).map(|index| format!("u8 m{index};")).collect();
+    let metadata = format!(
+        "/* CTF 1.8 */ typealias integer {{ size = 8; }} := u8; trace {{ major = 1; minor = 8; \
+         byte_order = le; }}; event {{ name = e; fields := struct {{ struct {{ {members} }} {long}; \
+         u8 last; }}; }};"
+    );
+    let procedure = ctf::Procedure::new(ctf::parse_metadata(metadata.as_bytes()).unwrap());
+    let procedure = procedure.unwrap();
+    let paths = super::paths::Paths::new(&procedure);
+    let count = procedure.nodes().len();
+    let path = |index: usize| paths.path(ctf::NodeId(u32::try_from(index).unwrap()));
+    assert_eq!(path(count - 1), "args.last");
+    assert_eq!(path(count - 2), format!("args.{long}.m19999"));
+    assert_eq!(path(2), format!("args.{long}.m0"));
+    assert!(paths.stored_bytes() <= 16 << 20);
+    let short: Vec<_> = paths.short(20).map(|(_, path)| path.into_owned()).collect();
+    assert_eq!(short, ["args", "args.last"]);
+}
