@@ -11,6 +11,7 @@ use ctf::{Leniency, MetadataWarning, Procedure, parse_metadata_with};
 use storage_format::checksum::{crc32c, crc32c_append};
 
 use super::error::{FolderError, FolderFault};
+use super::merge::OnFault;
 use super::producer::Defects;
 use super::stream::{PacketEntry, StreamFile, TraceStream, sort_and_deduplicate};
 use super::text::TextPlan;
@@ -29,6 +30,10 @@ pub struct TraceFolder {
     pub warnings: Vec<MetadataWarning>,
     /// Streams, sorted by class and id.
     pub streams: Vec<TraceStream>,
+    /// Files of which no packet was found, for [`OnFault::Skip`].
+    pub unread: Vec<StreamFile>,
+    /// Why files were not read, or not completely, for [`OnFault::Skip`].
+    pub faults: Vec<FolderError>,
 }
 
 /// The contents of a folder before its packets are located.
@@ -67,6 +72,14 @@ impl TraceFolder {
         FolderParts::open(path)?.find_packets()
     }
 
+    /// Opens the trace in `path` with all packets that can be located.
+    ///
+    /// # Errors
+    /// When the folder or its metadata cannot be read, or the metadata is invalid.
+    pub fn salvage(path: &Path) -> Result<Self, FolderError> {
+        FolderParts::open(path)?.find(OnFault::Skip)
+    }
+
     /// The trace class.
     pub fn class(&self) -> &TraceClass {
         self.plan.procedure().trace_class()
@@ -82,6 +95,8 @@ impl TraceFolder {
             return Some(other);
         }
         let defects = Defects::of(self.class());
+        self.unread.extend(other.unread);
+        self.faults.extend(other.faults);
         for mut stream in other.streams {
             let same = self.streams.iter_mut().find(|candidate| {
                 candidate.class == stream.class
@@ -133,10 +148,16 @@ impl FolderParts {
     /// # Errors
     /// When a file cannot be read, or the end of a packet cannot be determined.
     pub fn find_packets(self) -> Result<TraceFolder, FolderError> {
+        self.find(OnFault::Stop)
+    }
+
+    fn find(self, on_fault: OnFault) -> Result<TraceFolder, FolderError> {
         let plan = self.plan;
         let mut streams = BTreeMap::new();
+        let (mut unread, mut faults) = (Vec::new(), Vec::new());
         for file in self.files {
-            add_file(&plan, file, &mut streams)?;
+            let packets = file.packets(&plan, on_fault, &mut faults)?;
+            unread.extend(add_file(file, packets, &mut streams));
         }
         let mut streams: Vec<TraceStream> = streams.into_values().collect();
         let defects = Defects::of(plan.procedure().trace_class());
@@ -149,6 +170,8 @@ impl FolderParts {
             plan,
             warnings: self.warnings,
             streams,
+            unread,
+            faults,
         })
     }
 
@@ -205,10 +228,14 @@ fn stream_files(path: &Path) -> Result<Vec<StreamFile>, FolderError> {
 /// Streams by class, id, and file; the file is empty when packets contain the id of their stream.
 type Streams = BTreeMap<(Option<StreamClassIndex>, Option<u64>, PathBuf), TraceStream>;
 
-fn add_file(plan: &TextPlan, file: StreamFile, streams: &mut Streams) -> Result<(), FolderError> {
-    let packets = file.packets(plan)?;
+/// Adds a file to its stream; returns a file without packets.
+fn add_file(
+    file: StreamFile,
+    packets: Vec<PacketEntry>,
+    streams: &mut Streams,
+) -> Option<StreamFile> {
     let Some(first) = packets.first() else {
-        return Ok(());
+        return Some(file);
     };
     let (class, id) = (first.preamble.class, first.preamble.stream);
     let path = if id.is_some() {
@@ -231,5 +258,5 @@ fn add_file(plan: &TextPlan, file: StreamFile, streams: &mut Streams) -> Result<
             .into_iter()
             .map(|p| PacketEntry { file: index, ..p }),
     );
-    Ok(())
+    None
 }

@@ -10,6 +10,7 @@
 
 mod error;
 mod folder;
+mod json;
 mod losses;
 mod merge;
 mod packet_index;

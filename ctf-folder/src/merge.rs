@@ -2,20 +2,16 @@
 
 use super::error::FolderError;
 use super::folder::TraceFolder;
+use super::json::JsonDecoder;
 use super::stream::{PacketEntry, TraceStream};
 use super::text::{Block, LineWriter, Progress, TextPlan};
-use ctf::EventPosition;
-use query_language::{FieldTable, Value};
-use serde_json::{Map, Value as Json};
+use ctf::{DecodeError, EventPosition};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use trace_kinds::ctf::CtfDecoder;
-use trace_kinds::{Decoder, Event};
 
 /// Bytes of lines after which the output is written.
 const OUTPUT_BYTES: usize = 128 * 1024;
@@ -104,7 +100,7 @@ struct StreamCursor<'t> {
     stream: &'t TraceStream,
     options: WriteOptions,
     /// Decodes events that are written as JSON.
-    decoder: Option<CtfDecoder>,
+    json: Option<JsonDecoder>,
     /// Index of the next packet.
     packet: usize,
     /// Where decoding of the current packet continues; `None` at its end.
@@ -121,9 +117,8 @@ struct StreamCursor<'t> {
 impl<'t> StreamCursor<'t> {
     fn new(plan: Arc<TextPlan>, stream: &'t TraceStream, options: WriteOptions) -> Self {
         let is_text = options.format == EventFormat::Text;
-        let decoder = || CtfDecoder::new(plan.procedure(), &FieldTable::new());
         Self {
-            decoder: (!is_text).then(decoder),
+            json: (!is_text).then(|| JsonDecoder::new(plan.procedure())),
             plan,
             stream,
             options,
@@ -174,7 +169,7 @@ impl<'t> StreamCursor<'t> {
             if let Err(fault) = self.decode() {
                 let packet = &self.stream.packets[self.packet - 1];
                 let path = &self.stream.files[packet.file].path;
-                faults.push(FolderError::events(path, packet.offset, fault));
+                faults.push(FolderError::events(path, packet.offset, fault.into()));
                 self.has_failed = self.options.on_fault == OnFault::Stop;
             }
         }
@@ -182,22 +177,15 @@ impl<'t> StreamCursor<'t> {
     }
 
     /// Decodes the next block of the current packet.
-    fn decode(&mut self) -> Result<(), trace_kinds::DecodeError> {
+    fn decode(&mut self) -> Result<(), DecodeError> {
         let from = self.position.take();
-        if let Some(decoder) = &mut self.decoder {
-            let (block, mut line) = (&mut self.block, Vec::new());
-            decoder.decode(&self.data, &mut |event| {
-                line.clear();
-                push_object(&mut line, event);
-                block.push_line(event.ts(), &line);
-                ControlFlow::Continue(())
-            })?;
-            return Ok(());
-        }
-        match self.plan.decode(&self.data, from.as_ref(), &mut self.block) {
-            Ok(Progress::At(position)) => self.position = Some(position),
-            Ok(Progress::Done) => {}
-            Err(error) => return Err(error.into()),
+        let block = &mut self.block;
+        let progress = match &mut self.json {
+            Some(json) => json.decode(&self.data, from.as_ref(), block)?,
+            None => self.plan.decode(&self.data, from.as_ref(), block)?,
+        };
+        if let Progress::At(position) = progress {
+            self.position = Some(position);
         }
         Ok(())
     }
@@ -283,24 +271,4 @@ pub fn write_events(
     output.write_all(&out)?;
     output.flush()?;
     Ok(summary)
-}
-
-/// Appends an event as an object of JSON.
-fn push_object(line: &mut Vec<u8>, event: &dyn Event) {
-    let (mut object, mut arguments) = (Map::new(), Map::new());
-    event.each_field(&mut |path, value| {
-        let value = match value {
-            Value::Str(text) => String::from_utf8_lossy(text).into(),
-            Value::Int(value) => value.into(),
-            Value::Uint(value) => value.into(),
-            Value::Float(value) => value.into(),
-            Value::Bool(value) => value.into(),
-        };
-        match path.strip_prefix("args.") {
-            Some(argument) => arguments.insert(argument.to_owned(), value),
-            None => object.insert(path.to_owned(), value),
-        };
-    });
-    object.insert("args".to_owned(), Json::Object(arguments));
-    serde_json::to_writer(line, &Json::Object(object)).expect("writing to a vector does not fail");
 }

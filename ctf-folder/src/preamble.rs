@@ -15,7 +15,7 @@ const FIRST_READ_BYTES: u64 = 4 << 10;
 const PREAMBLE_BYTES_MAX: u64 = 1 << 20;
 
 /// The values of a packet's header and context.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Preamble {
     /// Class of the packet's stream.
     pub class: Option<StreamClassIndex>,

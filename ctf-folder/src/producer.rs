@@ -96,5 +96,5 @@ fn first_event_time(plan: &TextPlan, files: &[StreamFile], packet: &PacketEntry)
     let mut reader = EventReader::new(&nothing, &data);
     reader.next_packet().ok()??;
     let clock = reader.next_event().ok()??.clock()?;
-    Some(plan.clock(packet.preamble.class)?.nanoseconds(clock))
+    plan.clock(packet.preamble.class)?.nanoseconds(clock)
 }

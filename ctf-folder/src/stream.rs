@@ -1,11 +1,13 @@
 //! The streams of a trace: files, and the packets in them.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::PathBuf;
 
 use ctf::class::StreamClassIndex;
 
 use super::error::{FolderError, FolderFault};
+use super::merge::OnFault;
 use super::packet_index::{PacketIndexEntry, read_packet_index};
 use super::preamble::{Preamble, PreambleError};
 use super::text::{BabeltraceClock, TextPlan};
@@ -60,25 +62,45 @@ impl StreamFile {
     }
 
     /// The packets of the file: from its index when there is a valid one, otherwise from the
-    /// packets' preambles.
-    pub(super) fn packets(&self, plan: &TextPlan) -> Result<Vec<PacketEntry>, FolderError> {
+    /// packets' preambles. With [`OnFault::Skip`], those before the first fault, and a last packet
+    /// that is cut off.
+    pub(super) fn packets(
+        &self,
+        plan: &TextPlan,
+        on_fault: OnFault,
+        faults: &mut Vec<FolderError>,
+    ) -> Result<Vec<PacketEntry>, FolderError> {
+        let mut packets = Vec::new();
+        match self.find_packets(plan, on_fault, &mut packets) {
+            Ok(()) => {}
+            Err(error) if on_fault == OnFault::Skip => faults.push(error),
+            Err(error) => return Err(error),
+        }
+        Ok(packets)
+    }
+
+    fn find_packets(
+        &self,
+        plan: &TextPlan,
+        on_fault: OnFault,
+        packets: &mut Vec<PacketEntry>,
+    ) -> Result<(), FolderError> {
         let source = File::open(&self.path).map_err(|error| FolderError::io(&self.path, error))?;
-        let first = self.packet_at(plan, &source, 0)?;
+        let first = self.packet_at(plan, &source, 0, on_fault)?;
         if let Some(entries) = self.index_entries() {
             let clock = plan.clock(first.preamble.class);
-            return Ok(entries
-                .into_iter()
-                .map(|entry| packet_of_index(&first, entry, clock))
-                .collect());
+            let entries = entries.into_iter();
+            packets.extend(entries.map(|entry| packet_of_index(&first, entry, clock)));
+            return Ok(());
         }
-        let mut packets = vec![first];
+        packets.push(first);
         let mut offset = first.length;
         while offset < self.length {
-            let packet = self.packet_at(plan, &source, offset)?;
+            let packet = self.packet_at(plan, &source, offset, on_fault)?;
             offset += packet.length;
             packets.push(packet);
         }
-        Ok(packets)
+        Ok(())
     }
 
     fn index_entries(&self) -> Option<Vec<PacketIndexEntry>> {
@@ -91,6 +113,7 @@ impl StreamFile {
         plan: &TextPlan,
         source: &File,
         offset: u64,
+        on_fault: OnFault,
     ) -> Result<PacketEntry, FolderError> {
         let rest = self.length - offset;
         let preamble = Preamble::read(plan.procedure(), source, offset, rest);
@@ -102,6 +125,8 @@ impl StreamFile {
             }
         })?;
         let length = match preamble.packet_bytes() {
+            // The events up to the end of the file can be decoded; then the decoder reports it.
+            Some(length) if length > rest && on_fault == OnFault::Skip => rest,
             Some(length) if length == 0 || length > rest => {
                 let fault = FolderFault::PacketLength {
                     offset,
@@ -152,31 +177,29 @@ fn packet_of_index(
 }
 
 fn time_span(preamble: &Preamble, clock: Option<BabeltraceClock>) -> (Option<i64>, Option<i64>) {
-    let nanoseconds = |cycles: Option<u64>| Some(clock?.nanoseconds(cycles?));
+    let nanoseconds = |cycles: Option<u64>| clock?.nanoseconds(cycles?);
     (
         nanoseconds(preamble.begin_clock),
         nanoseconds(preamble.info.end_clock),
     )
 }
 
-/// Sorts packets by time and removes copies of a packet, which overlapping snapshots contain.
+/// Sorts packets by time and removes copies of a packet, which overlapping snapshots contain: the
+/// same packet in another file.
 pub(super) fn sort_and_deduplicate(packets: &mut Vec<PacketEntry>) {
     packets.sort_by_key(|packet| packet.begin);
-    let mut unique: Vec<PacketEntry> = Vec::with_capacity(packets.len());
-    for packet in packets.drain(..) {
-        let mut same_time = unique
-            .iter()
-            .rev()
-            .take_while(|other| other.begin == packet.begin);
-        let is_copy = |other: &PacketEntry| {
-            other.file != packet.file
-                && packet.begin.is_some()
-                && other.preamble == packet.preamble
-                && other.length == packet.length
-        };
-        if !same_time.any(is_copy) {
-            unique.push(packet);
+    // The files of the packets that begin at the current time.
+    let mut files: HashMap<(Preamble, u64), usize> = HashMap::new();
+    let mut time = None;
+    packets.retain(|packet| {
+        if packet.begin.is_none() {
+            return true;
         }
-    }
-    *packets = unique;
+        if time != packet.begin {
+            time = packet.begin;
+            files.clear();
+        }
+        let same = (packet.preamble, packet.length);
+        *files.entry(same).or_insert(packet.file) == packet.file
+    });
 }

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 mod corpus;
+mod damaged;
 mod generated;
+mod json;
 mod lenient;
 
 /// The folders with a file `metadata` at and below `path`, sorted.

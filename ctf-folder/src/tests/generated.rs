@@ -10,15 +10,15 @@ const SECOND: i64 = 1_000_000_000;
 /// A packet: sequence number, clock at the beginning and the end, counter of discarded events, and
 /// events with their times and numbers. Times are in nanoseconds.
 #[derive(Clone)]
-struct Packet {
+pub(super) struct Packet {
     sequence: u64,
     begin: u64,
     end: u64,
     discarded: u64,
-    events: Vec<(u64, u8)>,
+    pub(super) events: Vec<(u64, u8)>,
 }
 
-fn packet(sequence: u64, begin: u64, end: u64, events: &[(u64, u8)]) -> Packet {
+pub(super) fn packet(sequence: u64, begin: u64, end: u64, events: &[(u64, u8)]) -> Packet {
     Packet {
         sequence,
         begin,
@@ -29,7 +29,7 @@ fn packet(sequence: u64, begin: u64, end: u64, events: &[(u64, u8)]) -> Packet {
 }
 
 /// Three packets of two events each, at intervals of ten nanoseconds.
-fn three() -> Vec<Packet> {
+pub(super) fn three() -> Vec<Packet> {
     vec![
         packet(0, 10, 19, &[(11, 1), (18, 2)]),
         packet(1, 20, 29, &[(21, 3), (28, 4)]),
@@ -57,11 +57,11 @@ fn metadata(environment: &str) -> String {
     )
 }
 
-const PREAMBLE_BYTES: u64 = 64;
-const EVENT_BYTES: u64 = 10;
+pub(super) const PREAMBLE_BYTES: u64 = 64;
+pub(super) const EVENT_BYTES: u64 = 10;
 
 impl Packet {
-    fn bits(&self) -> u64 {
+    pub(super) fn bits(&self) -> u64 {
         (PREAMBLE_BYTES + EVENT_BYTES * self.events.len() as u64) * 8
     }
 
@@ -79,7 +79,7 @@ impl Packet {
     }
 }
 
-fn stream(id: u64, packets: &[Packet]) -> Vec<u8> {
+pub(super) fn stream(id: u64, packets: &[Packet]) -> Vec<u8> {
     packets.iter().flat_map(|packet| packet.bytes(id)).collect()
 }
 
@@ -98,7 +98,7 @@ fn index(packets: &[Packet]) -> Vec<u8> {
     bytes
 }
 
-fn write(folder: &Path, environment: &str, streams: &[(&str, Vec<u8>)]) {
+pub(super) fn write(folder: &Path, environment: &str, streams: &[(&str, Vec<u8>)]) {
     fs::create_dir_all(folder).unwrap();
     fs::write(folder.join("metadata"), metadata(environment)).unwrap();
     for (name, bytes) in streams {

@@ -152,10 +152,8 @@ fn locations_out_of_named_types() {
         ),
         // The nearest member before the use counts, not that at the declaration.
         (
-            fields(
-                "u8 len; struct x { u8 s[len]; }; struct { u8 len; struct { struct x f; } g; u8 \
-                 len2; } h;",
-            ),
+            fields("u8 len; struct { u8 len; struct { struct x f; } g; u8 len2; } h;")
+                .replace("event {", "struct x { u8 s[len]; }; event {"),
             b"\x09\x01\x05\x02",
             Ok("e: { len = 9, h = { len = 1, g = { f = { s = [ [0] = 5 ] } }, len2 = 2 } }\n"),
         ),
@@ -279,6 +277,33 @@ fn structures_nest_deeply() {
         b"\x01",
         Err("nest deeper than 4096 levels"),
     )]);
+}
+
+#[test]
+fn times_that_do_not_fit_64_bits_are_refused() {
+    let metadata = |clock: &str| {
+        let header = "integer { size = 64; map = clock.c.value; } timestamp;";
+        format!(
+            "/* CTF 1.8 */ typealias integer {{ size = 8; }} := u8; {TRACE} clock {{ name = c; \
+             {clock} }}; stream {{ event.header := struct {{ {header} }}; }}; event {{ name = e; \
+             fields := struct {{ u8 a; }}; }};"
+        )
+    };
+    let reason = "does not fit 64 bits of nanoseconds";
+    let late = [&[255; 8][..], &[2]].concat();
+    check_all(&[
+        (metadata("freq = 1;"), &late, Err(reason)),
+        (
+            metadata("freq = 1000000000; offset_s = 9223372036854775807;"),
+            &[0; 9],
+            Err(reason),
+        ),
+        (
+            metadata("freq = 1000000000; offset_s = 1;"),
+            &[0; 9],
+            Ok("[00:00:01.000000000] (+?.?????????) e: { a = 0 }\n"),
+        ),
+    ]);
 }
 
 /// Sets of labels in braces are in the order of Babeltrace's hash table.

@@ -12,13 +12,13 @@ mod time;
 use body::{BodyContext, BodyWriter};
 use ctf::class::{EnvironmentValue, EventClass, Scope, StreamClassIndex, TraceClass};
 use ctf::text::push_signed;
-use ctf::{DecodeError, Event, EventPosition, EventReader, NodeId, Procedure};
+use ctf::{DecodeError, DecodeFault, Event, EventPosition, EventReader, NodeId, Procedure};
 use layout::TextLayout;
 use time::push_duration;
 pub(super) use time::{BabeltraceClock, TimeText};
 
 /// Bytes of text after which a block ends with the current event.
-const BLOCK_BYTES: usize = 256 * 1024;
+pub(super) const BLOCK_BYTES: usize = 256 * 1024;
 /// Placeholder for the time since the previous line, and the text of the first line.
 const NO_DELTA: &[u8; 11] = b"?.?????????";
 /// Scopes of an event that are printed, after the packet context.
@@ -168,7 +168,7 @@ impl TextPlan {
             return Ok(Progress::Done);
         };
         while let Some(event) = reader.next_event()? {
-            self.line(stream, &event, block);
+            self.line(stream, &event, block)?;
             if block.writer.out.len() >= BLOCK_BYTES {
                 return Ok(reader.position().map_or(Progress::Done, Progress::At));
             }
@@ -211,12 +211,20 @@ impl TextPlan {
     }
 
     #[inline]
-    fn line(&self, stream: &StreamText, event: &Event<'_>, block: &mut Block) {
+    fn line(
+        &self,
+        stream: &StreamText,
+        event: &Event<'_>,
+        block: &mut Block,
+    ) -> Result<(), DecodeError> {
         let writer = &mut block.writer;
         let start = writer.out.len();
         // Without a timestamp, the clock is at zero.
         let cycles = event.clock().unwrap_or(0);
-        let time = stream.clock.map(|clock| clock.nanoseconds(cycles));
+        let time = stream.clock.and_then(|clock| clock.nanoseconds(cycles));
+        if time.is_none() && stream.clock.is_some() {
+            return Err(overflow(event.offset(), cycles));
+        }
         let mut delta = None;
         if let Some(time) = time {
             writer.out.push(b'[');
@@ -249,7 +257,15 @@ impl TextPlan {
             end: writer.out.len(),
             delta,
         });
+        Ok(())
     }
+}
+
+/// The time of the event record at `offset` does not fit 64 bits.
+#[cold]
+fn overflow(offset: u64, cycles: u64) -> DecodeError {
+    let fault = DecodeFault::ClockOverflow { cycles };
+    DecodeError { offset, fault }
 }
 
 /// Writes the lines of merged streams, with the time since the previous line.

@@ -11,25 +11,26 @@ const NS_PER_SECOND_SIGNED: i64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BabeltraceClock {
     frequency: u64,
-    offset: i64,
+    /// `None` when it does not fit 64 bits.
+    offset: Option<i64>,
 }
 
 impl BabeltraceClock {
     pub(crate) fn new(class: &ClockClass) -> Self {
-        let seconds = class.offset_seconds.saturating_mul(NS_PER_SECOND_SIGNED);
+        let seconds = class.offset_seconds.checked_mul(NS_PER_SECOND_SIGNED);
         let cycles = nanoseconds(class.frequency, class.offset_cycles);
-        let offset = seconds.saturating_add_unsigned(cycles);
+        let offset = seconds.and_then(|seconds| seconds.checked_add_unsigned(cycles));
         Self {
             frequency: class.frequency,
             offset,
         }
     }
 
-    /// Nanoseconds since the origin at `cycles`.
+    /// Nanoseconds since the origin at `cycles`; `None` when they do not fit 64 bits.
     #[inline]
-    pub(crate) fn nanoseconds(&self, cycles: u64) -> i64 {
-        self.offset
-            .saturating_add_unsigned(nanoseconds(self.frequency, cycles))
+    pub(crate) fn nanoseconds(&self, cycles: u64) -> Option<i64> {
+        self.offset?
+            .checked_add_unsigned(nanoseconds(self.frequency, cycles))
     }
 }
 
@@ -143,11 +144,13 @@ mod tests {
         class.offset_seconds = -1;
         class.offset_cycles = 500;
         let clock = BabeltraceClock::new(&class);
-        assert_eq!(clock.nanoseconds(500), 0);
-        assert_eq!(clock.nanoseconds(501), 1_000_000);
-        assert_eq!(
-            BabeltraceClock::new(&ClockClass::new("c")).nanoseconds(u64::MAX),
-            i64::MAX
-        );
+        assert_eq!(clock.nanoseconds(500), Some(0));
+        assert_eq!(clock.nanoseconds(501), Some(1_000_000));
+        let nanoseconds = BabeltraceClock::new(&ClockClass::new("c"));
+        let latest = i64::MAX.unsigned_abs();
+        assert_eq!(nanoseconds.nanoseconds(latest), Some(i64::MAX));
+        assert_eq!(nanoseconds.nanoseconds(latest + 1), None);
+        class.offset_seconds = i64::MAX / 1_000;
+        assert_eq!(BabeltraceClock::new(&class).nanoseconds(0), None);
     }
 }

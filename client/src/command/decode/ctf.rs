@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ctf::{ElementReader, ElementText, Procedure};
 use ctf_folder::{
-    EventFormat, FolderError, FolderFault, OnFault, TimeWindow, TraceFolder, TraceStream,
-    WriteError, WriteOptions, losses, write_events,
+    EventFormat, FolderError, FolderFault, OnFault, TimeWindow, TraceFolder, WriteError,
+    WriteOptions, losses, write_events,
 };
 use query_engine::find_traces;
 use query_language::time::{Time, TimeErrorKind};
@@ -59,11 +59,16 @@ pub(super) fn decode(
     let mut traces: Vec<TraceFolder> = Vec::new();
     for path in paths {
         for folder in find_traces(path)? {
-            let opened = TraceFolder::open(&folder).map_err(refused)?;
+            let opened = match options.salvage || format == Format::Elements {
+                true => TraceFolder::salvage(&folder),
+                false => TraceFolder::open(&folder),
+            };
+            let opened = opened.map_err(refused)?;
             join(&mut traces, opened);
         }
     }
-    let is_empty = traces.iter().all(|trace| trace.streams.is_empty());
+    let has_files = |trace: &TraceFolder| !trace.streams.is_empty() || !trace.unread.is_empty();
+    let is_empty = !traces.iter().any(has_files);
     if is_empty {
         context.note("there are no stream files to decode");
     }
@@ -95,10 +100,13 @@ pub(super) fn decode(
     for loss in traces.iter().flat_map(losses) {
         context.note(loss.message);
     }
-    for fault in &written.faults {
+    let opening = traces.iter().flat_map(|trace| &trace.faults);
+    let mut faults = opening.chain(&written.faults).peekable();
+    let is_whole = faults.peek().is_none();
+    for fault in faults {
         context.note(format!("tracehold: {fault}"));
     }
-    Ok(written.faults.is_empty() && !is_empty)
+    Ok(is_whole && !is_empty)
 }
 
 /// Adds a trace, or joins it with the one that it is a part of.
@@ -121,11 +129,8 @@ fn refused(error: FolderError) -> CommandError {
 fn elements(context: &Context, traces: &[TraceFolder]) -> Result<bool, CommandError> {
     let mut is_whole = true;
     for trace in traces {
-        for file in trace
-            .streams
-            .iter()
-            .flat_map(|stream: &TraceStream| &stream.files)
-        {
+        let files = trace.streams.iter().flat_map(|stream| &stream.files);
+        for file in files.chain(&trace.unread) {
             is_whole &= elements_of(context, trace.plan.procedure(), &file.path)?;
         }
     }
