@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ctf::Procedure;
+use ctf::{Leniency, Procedure};
 use query_language::FieldTable;
 use storage_core::{
     BytePermit, CopiedFrom, CopyListener, CopyPush, CopyReport, CopySelection, Engine, LeafBases,
@@ -296,8 +296,8 @@ async fn procedure(
 ) -> Result<Option<Arc<Procedure>>, StorageError> {
     let metadata = engine.reading().metadata(source, agent).await?;
     Ok(metadata.and_then(|metadata| {
-        let trace = ctf::parse_metadata(&metadata).ok()?;
-        Procedure::new(trace).ok().map(Arc::new)
+        let parsed = ctf::parse_metadata_with(&metadata, Leniency::Lenient).ok()?;
+        Procedure::new(parsed.trace).ok().map(Arc::new)
     }))
 }
 

@@ -9,6 +9,7 @@
 mod ambiguous_requests;
 mod archived_indexes;
 mod archives;
+mod bad_metadata;
 mod configuration;
 mod copies;
 mod crashes;

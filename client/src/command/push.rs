@@ -146,6 +146,11 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
     };
     let progress = progress.clone();
     let watch = move |event| match event {
+        PushEvent::MetadataInvalid { path, what } => note(format!(
+            "warning: {}: {what}; the packets are stored as they are, and can be queried when the \
+             folder is pushed again with metadata that can be parsed",
+            path.display()
+        )),
         PushEvent::Begun { source, sequence } => {
             if let Some(bar) = progress.bar() {
                 bar.set_message(source.stream.to_string());

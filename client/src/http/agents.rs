@@ -72,9 +72,18 @@ impl Client {
         self.list(&["agents"], &[]).await
     }
 
-    /// Replaces the trace metadata of an agent.
-    pub async fn set_agent_metadata(&self, agent: &str, text: Bytes) -> Result<(), ClientError> {
-        let url = self.server().api(&["agents", agent, "metadata"]);
+    /// Replaces the trace metadata of an agent. With `allow_invalid`, the server also stores what
+    /// it cannot parse.
+    pub async fn set_agent_metadata(
+        &self,
+        agent: &str,
+        text: Bytes,
+        allow_invalid: bool,
+    ) -> Result<(), ClientError> {
+        let mut url = self.server().api(&["agents", agent, "metadata"]);
+        if allow_invalid {
+            url.push_str("?allow_invalid=true");
+        }
         let mut call = Call::new(Method::PUT, url);
         call.content = Some(Content {
             content_type: "application/octet-stream",

@@ -14,6 +14,7 @@ mod provenance;
 mod report;
 mod stream;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -38,7 +39,7 @@ pub async fn push(
     options: &PushOptions,
     watch: &Watch,
 ) -> Result<Vec<StreamReport>, ClientError> {
-    announce(client, &plan).await?;
+    announce(client, &plan, watch).await?;
     let budget = Arc::new(Semaphore::new(options.in_flight_bytes_max as usize));
     let mut waiting = plan.sources.into_iter().map(Arc::new);
     let mut running = JoinSet::new();
@@ -72,7 +73,7 @@ pub async fn push(
     }
 }
 
-async fn announce(client: &Client, plan: &Plan) -> Result<(), ClientError> {
+async fn announce(client: &Client, plan: &Plan, watch: &Watch) -> Result<(), ClientError> {
     for agent in &plan.agents {
         let spec = AgentSpec {
             name: agent.id.to_string(),
@@ -81,9 +82,8 @@ async fn announce(client: &Client, plan: &Plan) -> Result<(), ClientError> {
         };
         client.register_agent(agent.id.as_str(), &spec).await?;
         if let Some(path) = &agent.metadata {
-            let text = plan::read_metadata(path)?;
-            let sent = client.set_agent_metadata(agent.id.as_str(), Bytes::from(text));
-            sent.await?;
+            let text = Bytes::from(plan::read_metadata(path)?);
+            set_metadata(client, agent.id.as_str(), path, text, watch).await?;
         }
     }
     for source in &plan.sources {
@@ -95,6 +95,29 @@ async fn announce(client: &Client, plan: &Plan) -> Result<(), ClientError> {
         let (agent, stream) = (source.agent.as_str(), source.stream.as_str());
         client.declare_stream(agent, stream, &spec).await?;
     }
+    Ok(())
+}
+
+/// Sends the metadata of an agent. Metadata that the server cannot parse is stored all the same, so
+/// that no packet is lost; the reason is reported.
+async fn set_metadata(
+    client: &Client,
+    agent: &str,
+    path: &Path,
+    text: Bytes,
+    watch: &Watch,
+) -> Result<(), ClientError> {
+    let sent = client.set_agent_metadata(agent, text.clone(), false).await;
+    let Err(error) = sent else { return Ok(()) };
+    if !error.is_refused_as("metadata_invalid") {
+        return Err(error);
+    }
+    client.set_agent_metadata(agent, text, true).await?;
+    let reason = error.problem().map(|problem| problem.detail.clone());
+    watch(PushEvent::MetadataInvalid {
+        path: path.to_owned(),
+        what: reason.unwrap_or_default(),
+    });
     Ok(())
 }
 

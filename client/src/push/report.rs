@@ -8,6 +8,13 @@ use super::plan::SourceFile;
 /// Progress of a push.
 #[derive(Debug, Clone)]
 pub enum PushEvent {
+    /// The metadata of a trace cannot be parsed. Its packets are stored as they are.
+    MetadataInvalid {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        what: String,
+    },
     /// A stream starts at this packet; an earlier push sent those before it.
     Begun {
         /// The file.

@@ -21,7 +21,7 @@ mod tests;
 use std::ops::Range;
 use std::sync::Arc;
 
-use ctf::Procedure;
+use ctf::{Leniency, Procedure};
 use storage_format::data_file::LeafPath;
 use storage_format::{LeafId, StorageId};
 
@@ -89,9 +89,9 @@ impl AgentTrace {
         let Some(metadata) = metadata else {
             return AgentTrace::default();
         };
-        let compiled = ctf::parse_metadata(metadata)
+        let compiled = ctf::parse_metadata_with(metadata, Leniency::Lenient)
             .map_err(|error| error.to_string())
-            .and_then(|trace| Procedure::new(trace).map_err(|error| error.to_string()));
+            .and_then(|parsed| Procedure::new(parsed.trace).map_err(|error| error.to_string()));
         let checksum = storage_format::checksum::crc32c(metadata);
         match compiled {
             Ok(procedure) => AgentTrace {

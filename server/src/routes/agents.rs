@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
+use ctf::Leniency;
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use storage_core::{Agent, AgentSpec};
@@ -170,10 +171,21 @@ pub(super) async fn show(
     Ok(Json(AgentDocument::from(&*agent)))
 }
 
+/// How trace metadata is stored.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct MetadataQuery {
+    /// Store metadata that cannot be parsed, too. The packets of the agent's CTF streams are then
+    /// stored as they are, and queries say why they are not decoded, until better metadata comes.
+    #[serde(default)]
+    allow_invalid: bool,
+}
+
 /// Replaces the trace metadata of an agent: TSDL (plain or packetized) or CTF 2.
 #[utoipa::path(
     put, path = "/agents/{agent}/metadata", tag = "agents",
-    params(("agent" = String, Path)),
+    params(("agent" = String, Path), MetadataQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
         (status = 204, description = "Stored"),
@@ -183,12 +195,17 @@ pub(super) async fn show(
 pub(super) async fn put_metadata(
     State(app): State<Arc<AppState>>,
     Path(agent): Path<String>,
+    uri: Uri,
     body: Body,
 ) -> Result<StatusCode, Problem> {
     let id: AgentId = agent.parse()?;
+    let MetadataQuery { allow_invalid } = query(&uri)?;
     app.engine.agents().get(&id)?;
     let text = read_body(body, app.config.http.metadata_bytes_max).await?;
-    ctf::parse_metadata(&text).map_err(|error| metadata_invalid(&error))?;
+    match ctf::parse_metadata_with(&text, Leniency::Lenient) {
+        Err(error) if !allow_invalid => return Err(metadata_invalid(&error)),
+        Ok(_) | Err(_) => {}
+    }
     app.engine.agents().set_metadata(&id, text).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -203,7 +220,10 @@ fn metadata_invalid(error: &ctf::MetadataError) -> Problem {
     )
     .detail(error.to_string())
     .cause("it is neither valid TSDL (plain or packetized) nor valid CTF 2 metadata")
-    .remedy("correct it at line and column; the previous metadata remains in use")
+    .remedy(
+        "correct it at line and column, or store it with `?allow_invalid=true`; the previous \
+         metadata remains in use",
+    )
     .member("line", location.line)
     .member("column", location.column)
     .member("offset", location.offset)
