@@ -179,12 +179,12 @@ impl Walk<'_> {
         let [PathStep::Search, PathStep::Member(first), ..] = &location.path[..] else {
             return Ok(());
         };
-        let has_first = |(id, name): (&FieldId, &Box<str>)| {
+        let has_first = |(id, name): (&FieldId, &str)| {
             let members = self.builder.field(*id).members().iter();
-            let mut before = members.take_while(|member| member.name != *name);
+            let mut before = members.take_while(|member| *member.name != *name);
             before.any(|member| member.name == *first)
         };
-        let levels = outer.iter().zip(names).rev();
+        let levels = outer.iter().zip(names.iter().map(|name| &**name)).rev();
         let Some(up) = levels.map(has_first).position(|found| found) else {
             return Err(format!("invalid relative location: cannot find `{first}`"));
         };

@@ -194,9 +194,12 @@ impl<'t> Scanner<'t> {
 
     /// The 64 bits of a signed or unsigned constant.
     pub(super) fn bits(&mut self) -> Option<u64> {
-        let sign = |(is_negative, value): (bool, u64)| match is_negative {
-            true => value.wrapping_neg(),
-            false => value,
+        let sign = |(is_negative, value): (bool, u64)| {
+            if is_negative {
+                value.wrapping_neg()
+            } else {
+                value
+            }
         };
         self.integer(true).map(sign)
     }

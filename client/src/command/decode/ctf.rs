@@ -59,9 +59,10 @@ pub(super) fn decode(
     let mut traces: Vec<TraceFolder> = Vec::new();
     for path in paths {
         for folder in find_traces(path)? {
-            let opened = match options.salvage || format == Format::Elements {
-                true => TraceFolder::salvage(&folder),
-                false => TraceFolder::open(&folder),
+            let opened = if options.salvage || format == Format::Elements {
+                TraceFolder::salvage(&folder)
+            } else {
+                TraceFolder::open(&folder)
             };
             let opened = opened.map_err(refused)?;
             join(&mut traces, opened);
