@@ -337,7 +337,7 @@ fn odd_traces_of_the_corpus() {
 fn packetized_metadata_without_all_padding() {
     let text = fields("u8 a;").into_bytes();
     let packet = |length: usize| {
-        let bits = |bytes: usize| u32::to_le_bytes(8 * bytes as u32);
+        let bits = |bytes: usize| u32::try_from(8 * bytes).unwrap().to_le_bytes();
         let lengths = [bits(37 + text.len()), bits(1024)].concat();
         let mut bytes = [&0x75d1_1d57_u32.to_le_bytes()[..], &[0; 20], &lengths].concat();
         bytes.extend([0, 0, 0, 1, 8]);
