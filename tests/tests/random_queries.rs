@@ -188,8 +188,10 @@ fn test(random: &mut Random) -> Expression {
     }
 }
 
-/// Comparisons by the difference of both sides.
-const OPERATORS: [(&str, fn(f64) -> bool); 6] = [
+/// An operator, and whether a difference of both sides passes.
+type Operator = (&'static str, fn(f64) -> bool);
+
+const OPERATORS: [Operator; 6] = [
     ("==", |d| d == 0.0),
     ("!=", |d| d != 0.0),
     ("<", |d| d < 0.0),
