@@ -6,6 +6,16 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// What to do when a packet cannot be decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFault {
+    /// Write the preceding events and stop.
+    #[default]
+    Stop,
+    /// Continue with the next packet of the stream.
+    Skip,
+}
+
 /// A file or folder of a trace cannot be read.
 #[derive(Debug)]
 pub struct FolderError {

@@ -10,8 +10,7 @@ use ctf::class::{StreamClassIndex, TraceClass};
 use ctf::{Leniency, MetadataWarning, Procedure, parse_metadata_with};
 use storage_format::checksum::{crc32c, crc32c_append};
 
-use super::error::{FolderError, FolderFault};
-use super::merge::OnFault;
+use super::error::{FolderError, FolderFault, OnFault};
 use super::producer::Defects;
 use super::stream::{PacketEntry, StreamFile, TraceStream, sort_and_deduplicate};
 use super::text::TextPlan;

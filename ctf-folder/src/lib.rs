@@ -19,12 +19,10 @@ mod producer;
 mod stream;
 mod text;
 
-pub use error::{FolderError, FolderFault};
+pub use error::{FolderError, FolderFault, OnFault};
 pub use folder::{FolderParts, TraceFolder};
 pub use losses::{Loss, LossKind, losses};
-pub use merge::{
-    EventFormat, OnFault, TimeWindow, WriteError, WriteOptions, WriteSummary, write_events,
-};
+pub use merge::{EventFormat, TimeWindow, WriteError, WriteOptions, WriteSummary, write_events};
 pub use packet_index::{PacketIndexEntry, read_packet_index};
 pub use preamble::{MagicError, Preamble, PreambleError};
 pub use stream::{PacketEntry, StreamFile, TraceStream};

@@ -1,6 +1,6 @@
 //! The events of several streams, merged by time.
 
-use super::error::FolderError;
+use super::error::{FolderError, OnFault};
 use super::folder::TraceFolder;
 use super::json::JsonDecoder;
 use super::stream::{PacketEntry, TraceStream};
@@ -71,16 +71,6 @@ pub struct WriteOptions {
     pub window: TimeWindow,
     /// What to do when a packet cannot be decoded.
     pub on_fault: OnFault,
-}
-
-/// What to do when a packet cannot be decoded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnFault {
-    /// Write the preceding events and stop.
-    #[default]
-    Stop,
-    /// Continue with the next packet of the stream.
-    Skip,
 }
 
 /// Why events could not be written.

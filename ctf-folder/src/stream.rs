@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use ctf::class::StreamClassIndex;
 
-use super::error::{FolderError, FolderFault};
-use super::merge::OnFault;
+use super::error::{FolderError, FolderFault, OnFault};
 use super::packet_index::{PacketIndexEntry, read_packet_index};
 use super::preamble::{Preamble, PreambleError};
 use super::text::{BabeltraceClock, TextPlan};

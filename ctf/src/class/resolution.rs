@@ -13,7 +13,7 @@ use super::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// Limit of the steps and targets of all locations, far above what the metadata of any tracer needs.
+/// Limit of the steps and targets of all locations, far above what metadata of any tracer needs.
 const STEPS_MAX: usize = 1 << 20;
 
 /// Checks and resolves every scope. The order determines which fault is reported first.
