@@ -48,7 +48,7 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         evict(&files)?;
         let before = cpu_of(server.pid())?;
         let begin = Instant::now();
-        api.finalize(&storage);
+        server.api().finalize(&storage);
         finalizing.push(begin.elapsed().as_secs_f64());
         cpu.push(cpu_of(server.pid())? - before);
         check_ranges(&server, &storage, streams);
