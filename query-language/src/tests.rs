@@ -633,7 +633,9 @@ proptest! {
             }
             Err(error) => {
                 prop_assert!(error.span().end <= text.len());
-                prop_assert!(error.to_string().contains("expected"), "{}", error);
+                let text = error.to_string();
+                let is_helpful = ["expected", "did you mean"].iter().any(|what| text.contains(what));
+                prop_assert!(is_helpful, "{}", text);
             }
         }
     }
