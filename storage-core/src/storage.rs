@@ -211,7 +211,8 @@ impl Storage {
         }
     }
 
-    /// The error of a request whose reply was lost: the storage failed, or the server is stopping.
+    /// The error of a request whose reply was lost: the storage failed or was deleted, or the
+    /// server is stopping.
     /// A panic drops replies before its message is known, so this waits while the writer ends.
     pub(crate) async fn lost_reply(&self) -> StorageError {
         while self.is_ending_unexpectedly() {
@@ -222,7 +223,7 @@ impl Storage {
                 storage: self.id,
                 reason,
             },
-            None => StorageError::Stopping,
+            None => self.unless_deleted(StorageError::Stopping),
         }
     }
 
@@ -309,7 +310,8 @@ impl Storage {
             "a storage changes from {before} to {} by no defined transition",
             file.state
         );
-        let bytes = publish_file(&self.folder, &file, io_thread, catalog).await?;
+        let published = publish_file(&self.folder, &file, io_thread, catalog).await;
+        let bytes = published.map_err(|error| self.unless_deleted(error))?;
         crate::fault_point!(async "change.published");
         *self.file.write() = file.clone();
         if file.state == StorageState::Finalized {
@@ -326,6 +328,15 @@ impl Storage {
         Ok(file)
     }
 
+    /// The error of an operation on the storage, which may have been deleted meanwhile.
+    fn unless_deleted(&self, error: StorageError) -> StorageError {
+        if self.is_deleted.load(Ordering::SeqCst) {
+            StorageError::StorageNotFound(self.id)
+        } else {
+            error
+        }
+    }
+
     /// The bytes of the storage file; blocks the thread. That of a finalized storage is checked,
     /// and restored if it is damaged.
     pub(crate) fn read_own_file(&self) -> Result<Vec<u8>, StorageError> {
@@ -339,6 +350,9 @@ impl Storage {
             return Ok(bytes);
         }
         let _changing = self.changing.blocking_lock();
+        if self.is_deleted.load(Ordering::SeqCst) {
+            return Err(StorageError::StorageNotFound(self.id));
+        }
         let error = match read() {
             Ok((_, bytes)) => return Ok(bytes),
             Err(error) if storage_copy::is_loss(&error) => error,

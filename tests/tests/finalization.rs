@@ -104,3 +104,30 @@ fn a_stop_does_not_wait_for_a_finalization() {
     wait_for_state(&mut api, &storage, "FINALIZED");
     assert_eq!(api.verify(&storage).len(), 0);
 }
+
+/// Whichever comes first, no request fails because the files of the storage are gone.
+#[test]
+fn a_storage_is_deleted_while_it_is_finalized() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    for round in 0..30 {
+        let storage = server.api().create_storage(&format!("short-lived {round}"));
+        push(&mut server.api(), &storage, 0..2);
+        let path = format!("/storages/{storage}");
+        let finalize = format!("{path}/finalize");
+        let requests = [("POST", finalize), ("DELETE", path)];
+        let [finalized, deleted] = std::thread::scope(|scope| {
+            let call = |(method, path): &(&str, String)| server.api().call(method, path, None);
+            let threads = requests
+                .each_ref()
+                .map(|request| scope.spawn(move || call(request)));
+            threads.map(|thread| thread.join().unwrap())
+        });
+        assert!(
+            matches!(finalized.status, 200 | 404),
+            "{}",
+            finalized.brief()
+        );
+        assert_eq!(deleted.status, 204, "{}", deleted.brief());
+    }
+}

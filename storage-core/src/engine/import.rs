@@ -121,7 +121,7 @@ impl Transfer {
             return Err(error);
         }
         crate::fault_point!(async "import.exchanged");
-        replaced.is_deleted.store(true, Ordering::Relaxed);
+        replaced.is_deleted.store(true, Ordering::SeqCst);
         replaced.cancel_jobs();
         let damaged = staged.folder.clone();
         let info = self.serve(staged, replaced.folder.clone()).await?;

@@ -61,7 +61,7 @@ impl Future for PendingPush {
 }
 
 fn not_taken(storage: &Storage) -> StorageError {
-    if storage.is_deleted.load(Ordering::Relaxed) {
+    if storage.is_deleted.load(Ordering::SeqCst) {
         StorageError::StorageNotFound(storage.id)
     } else if accepts_packets(storage.state()) {
         StorageError::Stopping

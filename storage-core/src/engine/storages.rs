@@ -351,7 +351,7 @@ impl Storages {
     /// When there is no such storage, or its folder cannot be renamed.
     pub async fn delete(&self, id: StorageId) -> Result<(), StorageError> {
         let storage = self.registry.remove(id)?;
-        storage.is_deleted.store(true, Ordering::Relaxed);
+        storage.is_deleted.store(true, Ordering::SeqCst);
         crate::fault_point!(async "delete.begun");
         storage.cancel_jobs();
         let writer = storage.writer.read().clone();
@@ -376,7 +376,7 @@ impl Storages {
         };
         if let Err(error) = moved.await {
             // The storage still exists and is served again.
-            storage.is_deleted.store(false, Ordering::Relaxed);
+            storage.is_deleted.store(false, Ordering::SeqCst);
             self.registry.insert(storage, None);
             return Err(error);
         }
