@@ -8,7 +8,7 @@
 //! The metadata is written last, so no reader takes the result of an interrupted export for a
 //! trace.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -45,6 +45,8 @@ pub struct ExportReport {
     pub packets: u64,
     /// Bytes of these packets.
     pub bytes: u64,
+    /// Matching streams that are not exported, because they are of another kind.
+    pub other_streams: u64,
 }
 
 /// A packet to fetch.
@@ -78,7 +80,8 @@ pub async fn export_ctf(
     }
     let (description, _) = describe(client, storage).await?;
     let mut report = ExportReport::default();
-    let found = find_packets(client, storage, filter).await?;
+    let (found, others) = find_packets(client, storage, filter).await?;
+    report.other_streams = others;
     let agents = description.files.iter();
     let agents = agents.filter(|file| file.role == FileRole::Agent);
     let names: Vec<&str> = agents.map(|file| file.name.as_str()).collect();
@@ -109,12 +112,13 @@ pub async fn export_ctf(
     Ok(report)
 }
 
-/// The CTF packets that match the filter, by agent and stream.
+/// The CTF packets that match the filter, by agent and stream, and the number of other streams.
 async fn find_packets(
     client: &Client,
     storage: &StorageUrl,
     filter: &ExportFilter,
-) -> Result<BTreeMap<AgentId, Streams>, ClientError> {
+) -> Result<(BTreeMap<AgentId, Streams>, u64), ClientError> {
+    let mut others = BTreeSet::new();
     let mut found: BTreeMap<AgentId, Streams> = BTreeMap::new();
     let (agent, stream) = (filter.agent.as_deref(), filter.stream.as_deref());
     let add = |packet: PacketInfo| {
@@ -127,13 +131,15 @@ async fn find_packets(
                 number: packet.number,
                 raw_size: packet.raw_size,
             });
+        } else {
+            others.insert((packet.agent, packet.stream));
         }
         Ok(())
     };
     client
         .each_descriptor(storage.id, agent, stream, add)
         .await?;
-    Ok(found)
+    Ok((found, others.len() as u64))
 }
 
 /// Validates the names, which the server sends and which become paths.

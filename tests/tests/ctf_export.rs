@@ -27,6 +27,12 @@ fn a_ctf_trace_is_exported_as_a_folder() {
     let pushed = origin.to_str().unwrap();
     let push = ["push", "--storage", &storage, "--agent", "host", pushed];
     succeed(&server, &push);
+    let notes = folder.path().join("notes.txt");
+    fs::write(&notes, "of no known kind").unwrap();
+    succeed(
+        &server,
+        &["push", "--storage", &storage, notes.to_str().unwrap()],
+    );
 
     let target = folder.path().join("given back");
     let export = ["export", "--storage", "trace", target.to_str().unwrap()];
@@ -35,7 +41,10 @@ fn a_ctf_trace_is_exported_as_a_folder() {
     assert!(String::from_utf8_lossy(&too_early.stderr).contains("finalize"));
 
     succeed(&server, &["storage", "finalize", &storage]);
-    succeed(&server, &export);
+    let exported = run(&server, &export);
+    assert_eq!(exported.status.code(), Some(0));
+    let omitted = String::from_utf8_lossy(&exported.stderr).into_owned();
+    assert!(omitted.contains("1 stream of other kinds"), "{omitted}");
     let trace = target.join("host");
     for name in ["metadata", "chan_0", "chan_1"] {
         let expected = fs::read(origin.join(name)).unwrap();

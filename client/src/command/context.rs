@@ -169,3 +169,8 @@ impl Context {
         }
     }
 }
+
+/// A number of things, by their noun in the singular.
+pub(super) fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}

@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use io_analysis::bytes_text;
 
+use super::context::counted;
 use super::{CommandError, Context, Exit};
 use crate::export::{ExportFilter, export_ctf};
 use crate::http::StorageUrl;
@@ -55,14 +56,21 @@ impl Export {
                 .map(|trace| format!("{}\n", trace.display()))
                 .collect();
             text.push_str(&format!(
-                "{} traces, {} streams, {} packets ({})",
-                report.traces.len(),
-                report.streams,
-                report.packets,
+                "{}, {}, {} ({})",
+                counted(report.traces.len() as u64, "trace"),
+                counted(report.streams, "stream"),
+                counted(report.packets, "packet"),
                 bytes_text(report.bytes)
             ));
             text
         })?;
+        if report.other_streams > 0 {
+            context.note(format!(
+                "tracehold: {} of other kinds not exported; `tracehold download` copies all files \
+                 of the storage",
+                counted(report.other_streams, "stream")
+            ));
+        }
         Ok(Exit::of_match(!report.traces.is_empty()))
     }
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use storage_format::Kind;
 use uuid::Uuid;
 
+use super::context::counted;
 use super::progress::Progress;
 use super::{CommandError, Context, Exit};
 use crate::cutter::PACKET_BYTES_TARGET;
@@ -159,7 +160,7 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
                 let path = source.path.display();
                 note(format!(
                     "{path}: resuming after {} already on the server",
-                    packets_text(sequence)
+                    counted(sequence, "packet")
                 ));
             }
         }
@@ -183,7 +184,7 @@ fn report_line(report: &StreamReport) -> String {
     let mut line = format!(
         "{}: {}, {} as {} {}/{}",
         report.path.display(),
-        packets_text(report.packets),
+        counted(report.packets, "packet"),
         bytes_text(report.bytes),
         report.kind,
         report.agent,
@@ -200,10 +201,6 @@ fn report_line(report: &StreamReport) -> String {
     line
 }
 
-fn packets_text(count: u64) -> String {
-    format!("{count} packet{}", if count == 1 { "" } else { "s" })
-}
-
 fn print(
     context: &Context,
     storage: Option<Uuid>,
@@ -216,11 +213,10 @@ fn print(
     });
     context.print(&document, || {
         format!(
-            "pushed {}, {} in {} stream{}",
-            packets_text(packets),
+            "pushed {}, {} in {}",
+            counted(packets, "packet"),
             bytes_text(bytes),
-            reports.len(),
-            if reports.len() == 1 { "" } else { "s" }
+            counted(reports.len() as u64, "stream")
         )
     })?;
     Ok(Exit::Done)

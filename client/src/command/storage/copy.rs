@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::{Map, Value};
 
+use super::super::context::counted;
 use super::super::record::read_json;
 use super::super::{CommandError, Context, Exit};
 use super::jobs::watch;
@@ -89,7 +90,8 @@ impl Copy {
         let copied = watch(context, client, job).await?;
         context.print(&copied, || {
             let storage = copied["storage"].as_str().unwrap_or_default();
-            format!("{} packets copied to {storage}", copied["packets"])
+            let packets = copied["packets"].as_u64().unwrap_or_default();
+            format!("{} copied to {storage}", counted(packets, "packet"))
         })?;
         Ok(Exit::Done)
     }

@@ -1,6 +1,7 @@
 use io_analysis::{TextTable, bytes_text};
 use serde_json::{Map, Value};
 
+use super::super::context::counted;
 use super::super::{CommandError, Context, Exit};
 use crate::ClientError;
 use crate::http::{Storage, VerifyReport};
@@ -72,9 +73,9 @@ pub(super) fn print_verified(context: &Context, result: Value) -> Result<Exit, C
             ));
         }
         text + &format!(
-            "{} files, {} packets, {} read, {} damaged",
-            report.files,
-            report.packets,
+            "{}, {}, {} read, {} damaged",
+            counted(report.files, "file"),
+            counted(report.packets, "packet"),
             bytes_text(report.bytes),
             report.damage.len()
         )
