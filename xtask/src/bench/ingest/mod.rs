@@ -244,6 +244,8 @@ impl Party {
             duration: self.options.duration,
         }
         .prepare();
+        // Preparing takes longer than the server keeps an idle connection.
+        let mut api = self.server.api();
         let syncs_before = api.metric(SYNCS);
         let cpu_before = cpu_of(self.server.pid())?;
         let report = prepared.run();
