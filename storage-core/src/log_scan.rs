@@ -1,6 +1,6 @@
 //! Scans the batches of a data file of a log.
 
-use std::{io, ops::Range, path::Path};
+use std::{io, ops::Range, path::Path, sync::Arc};
 
 use storage_format::{
     DataFileId, FormatError, FormatErrorKind, LeafId, StorageId,
@@ -15,6 +15,7 @@ use storage_format::{
 };
 
 use crate::{
+    Progress,
     io_thread::Tail,
     scan::{ScanError, WINDOW_BYTES, Window},
 };
@@ -95,6 +96,14 @@ impl LogScanner {
             position,
             tail,
         })
+    }
+
+    /// The same scan, which `progress` counts and cancels.
+    pub(crate) fn watched(self, progress: &Arc<Progress>) -> Self {
+        Self {
+            window: self.window.watched(progress),
+            ..self
+        }
     }
 
     /// The end of the last intact batch.

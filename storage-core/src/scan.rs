@@ -1,6 +1,6 @@
 //! Scans the frames of a data file: for recovery, for verification, and for plain leaves.
 
-use std::{io, ops::Range, path::Path};
+use std::{io, ops::Range, path::Path, sync::Arc};
 
 use rustix::{
     fs::{Advice, SeekFrom},
@@ -13,7 +13,7 @@ use storage_format::{
     index_part::PacketEntry,
 };
 
-use crate::{io_thread::Tail, leaf_bytes::LeafReader, read::ReadFile};
+use crate::{Progress, io_thread::Tail, leaf_bytes::LeafReader, read::ReadFile};
 
 /// Bytes per read.
 pub(crate) const WINDOW_BYTES: usize = 1 << 20;
@@ -24,6 +24,8 @@ pub(crate) struct Window {
     end: u64,
     bytes: Vec<u8>,
     start: u64,
+    /// Counts what is read, and cancels the scan.
+    progress: Option<Arc<Progress>>,
 }
 
 impl Window {
@@ -42,6 +44,15 @@ impl Window {
             end,
             bytes: Vec::new(),
             start: 0,
+            progress: None,
+        }
+    }
+
+    /// Counts what is read, and fails once `progress` is cancelled.
+    pub(crate) fn watched(self, progress: &Arc<Progress>) -> Self {
+        Self {
+            progress: Some(Arc::clone(progress)),
+            ..self
         }
     }
 
@@ -58,6 +69,10 @@ impl Window {
         let end = offset.saturating_add(length as u64);
         if offset < self.start || end > window_end {
             self.bytes.resize(WINDOW_BYTES.min(left), 0);
+            if let Some(progress) = &self.progress {
+                progress.check().map_err(io::Error::other)?;
+                progress.add(self.bytes.len() as u64);
+            }
             self.source.fill(&mut self.bytes, offset)?;
             self.start = offset;
         }
@@ -178,6 +193,14 @@ impl FrameScanner {
             storage,
             leaf,
             tail,
+        }
+    }
+
+    /// The same scan, which `progress` counts and cancels.
+    pub(crate) fn watched(self, progress: &Arc<Progress>) -> Self {
+        Self {
+            window: self.window.watched(progress),
+            ..self
         }
     }
 

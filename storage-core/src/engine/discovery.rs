@@ -17,7 +17,7 @@ use crate::{
     StorageError,
     catalog::Catalog,
     checksums::are_missing,
-    recovery::{Recovered, recover},
+    recovery::{Recovered, Scan, recover},
     storage_copy,
     traced::operation,
 };
@@ -104,14 +104,15 @@ fn find_storage(
         }
     }
     let is_unfinished = !matches!(file.state, StorageState::Created | StorageState::Finalized);
-    let recovered = match is_unfinished.then(|| recover(&folder, id, torn_bytes_max)) {
-        None => None,
-        Some(Ok(recovered)) => Some(recovered),
-        Some(Err(error)) => {
-            file.failure = None;
-            return Ok(Some(unreadable(folder, file, &error)));
-        }
-    };
+    let recovered =
+        match is_unfinished.then(|| recover(&folder, id, torn_bytes_max, &Scan::alone())) {
+            None => None,
+            Some(Ok(recovered)) => Some(recovered),
+            Some(Err(error)) => {
+                file.failure = None;
+                return Ok(Some(unreadable(folder, file, &error)));
+            }
+        };
     Ok(Some(OnDisk {
         folder,
         file,

@@ -9,7 +9,7 @@ use std::{
 
 use storage_format::{DataFileId, StorageId};
 
-use super::{Listing, Recovered, scan_all};
+use super::{Listing, Recovered, Scan};
 use crate::{
     StorageError,
     io_thread::Tail,
@@ -88,13 +88,14 @@ impl Recovered {
         &mut self,
         storage: StorageId,
         listing: &Listing,
+        scan: &Scan,
     ) -> Result<(), StorageError> {
         let files: Vec<_> = listing
             .data
             .iter()
             .filter(|(_, file)| file.is_arranged)
             .collect();
-        let found = scan_all(&files, |(id, file)| {
+        let found = scan.all(&files, |(id, file)| {
             let fault = |error| StorageError::io("read", &file.path)(error);
             let header = LogScanner::header(&file.path, storage, **id).map_err(fault)?;
             let header = header.map_err(StorageError::damaged(&file.path))?;

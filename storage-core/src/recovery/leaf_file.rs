@@ -1,6 +1,6 @@
 //! Recovery of a data file of format version 1: the file of one leaf.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use storage_format::{
     FormatError, FormatErrorKind, LeafId, StorageId,
@@ -10,7 +10,7 @@ use storage_format::{
 };
 
 use crate::{
-    StorageError,
+    Progress, StorageError,
     io_thread::Tail,
     scan::{FrameScanner, ScanError},
     tree::PacketOrder,
@@ -26,6 +26,7 @@ pub(super) struct LeafScan {
     /// The order that the frames must follow.
     pub(super) order: PacketOrder,
     pub(super) torn_bytes_max: u64,
+    pub(super) progress: Arc<Progress>,
 }
 
 /// The content of a data file after the bytes that index parts cover.
@@ -103,6 +104,7 @@ impl LeafScan {
 
     fn scanner(&self, from: Tail) -> Result<FrameScanner, StorageError> {
         FrameScanner::open(&self.path, self.storage, self.leaf, from, u64::MAX)
+            .map(|scanner| scanner.watched(&self.progress))
             .map_err(StorageError::io("open", &self.path))
     }
 

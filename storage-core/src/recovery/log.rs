@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use storage_format::{
@@ -12,9 +13,9 @@ use storage_format::{
     log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
 };
 
-use super::{DataFile, Recovered, scan_all};
+use super::{DataFile, Recovered, Scan};
 use crate::{
-    StorageError,
+    Progress, StorageError,
     io_thread::{LogEnd, Tail},
     log_scan::{FoundBatch, FoundSegment, LogScanner},
     scan::{ScanError, WINDOW_BYTES, Window},
@@ -24,6 +25,8 @@ use crate::{
 #[derive(Debug)]
 struct ChainedFile {
     path: PathBuf,
+    /// Its bytes.
+    length: u64,
     header: LogFileHeader,
     /// Its length, if a later file says it: all of that was durable.
     limit: Option<u64>,
@@ -47,9 +50,15 @@ impl Recovered {
         &mut self,
         storage: StorageId,
         data: &BTreeMap<DataFileId, DataFile>,
+        scan: &Scan,
     ) -> Result<(), StorageError> {
-        let chain = self.chain(storage, data)?;
-        let found = scan_all(&chain, ChainedFile::scan);
+        let chain = self.chain(storage, data, scan)?;
+        for file in &chain {
+            let covered = file.start.map_or(0, |(position, _)| position.offset);
+            let end = file.limit.unwrap_or(u64::MAX).min(file.length);
+            scan.expect(end.saturating_sub(covered));
+        }
+        let found = scan.all(&chain, |file| file.scan(&scan.progress));
         let mut end = LogEnd::default();
         if let Some(position) = self.tree.position() {
             let tail = self.tree.files().get(&position.file).copied();
@@ -75,13 +84,14 @@ impl Recovered {
         &mut self,
         storage: StorageId,
         data: &BTreeMap<DataFileId, DataFile>,
+        scan: &Scan,
     ) -> Result<Vec<ChainedFile>, StorageError> {
         let mut headers = BTreeMap::new();
         for (&id, file) in data.iter().filter(|(_, file)| file.is_of_log) {
             let header = LogScanner::header(&file.path, storage, id);
             match header.map_err(StorageError::io("read", &file.path))? {
                 Ok(header) => drop(headers.insert(id, header)),
-                Err(error) => self.without_header(storage, id, file, error)?,
+                Err(error) => self.without_header(storage, (id, file), error, scan)?,
             }
         }
         let position = self.tree.position();
@@ -111,6 +121,7 @@ impl Recovered {
             let is_last = start.is_some();
             chain.push(ChainedFile {
                 path: file.path.clone(),
+                length: file.length,
                 header,
                 limit,
                 start: start.map(|position| (position, tail)),
@@ -133,9 +144,9 @@ impl Recovered {
     fn without_header(
         &mut self,
         storage: StorageId,
-        id: DataFileId,
-        file: &DataFile,
+        (id, file): (DataFileId, &DataFile),
         error: FormatError,
+        scan: &Scan,
     ) -> Result<(), StorageError> {
         let salted = LogFileHeader {
             storage,
@@ -149,7 +160,8 @@ impl Recovered {
         };
         let fault = StorageError::io("read", &file.path);
         let search = || -> io::Result<bool> {
-            let mut scanner = LogScanner::of_file(&file.path, &salted, u64::MAX)?;
+            let scanner = LogScanner::of_file(&file.path, &salted, u64::MAX)?;
+            let mut scanner = scanner.watched(&scan.progress);
             let from = FILE_HEADER_BYTES as u64;
             let Some(first) = scanner.find_batch(from, |_| true)? else {
                 return Ok(false);
@@ -287,7 +299,7 @@ fn has_data(path: &Path) -> io::Result<bool> {
 }
 
 impl ChainedFile {
-    fn scan(&self) -> Result<FoundFile, StorageError> {
+    fn scan(&self, progress: &Arc<Progress>) -> Result<FoundFile, StorageError> {
         let fault = |error| StorageError::io("read", &self.path)(error);
         let limit = self.limit.unwrap_or(u64::MAX);
         let scanner = match self.start {
@@ -296,7 +308,7 @@ impl ChainedFile {
             }
             None => LogScanner::of_file(&self.path, &self.header, limit),
         };
-        let mut scanner = scanner.map_err(fault)?;
+        let mut scanner = scanner.map_err(fault)?.watched(progress);
         let mut batches = Vec::new();
         let stopped = loop {
             match scanner.next() {

@@ -9,14 +9,12 @@ mod arranged;
 mod leaf_file;
 mod log;
 mod parts;
+mod scan;
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
 };
 
 use storage_format::{
@@ -28,16 +26,16 @@ use storage_format::{
     paths::{FileName, UNPUBLISHED_ENDING},
 };
 
-pub(crate) use self::arranged::{ArrangedFiles, arranged_files};
 use self::leaf_file::{LeafFound, LeafScan};
+pub(crate) use self::{
+    arranged::{ArrangedFiles, arranged_files},
+    scan::{Scan, ScanThreads},
+};
 use crate::{
     StorageError,
     io_thread::Tail,
     tree::{IndexPart, IndexTree},
 };
-
-/// Threads that scan the data files of one storage.
-const SCAN_THREAD_COUNT_MAX: usize = 8;
 
 /// The result of recovering a storage.
 #[derive(Debug)]
@@ -133,6 +131,7 @@ pub(crate) fn recover(
     folder: &Path,
     storage: StorageId,
     torn_bytes_max: u64,
+    scan: &Scan,
 ) -> Result<Recovered, StorageError> {
     let mut listing = Listing::of(folder)?;
     let arranged = listing.take_arranged(storage);
@@ -143,7 +142,7 @@ pub(crate) fn recover(
         leftovers: std::mem::take(&mut listing.unpublished),
         arranged,
     };
-    recovered.add_files(storage, listing, torn_bytes_max)?;
+    recovered.add_files(storage, listing, torn_bytes_max, scan)?;
     Ok(recovered)
 }
 
@@ -154,6 +153,7 @@ pub(crate) fn rebuild(
     storage: StorageId,
     names: &[String],
 ) -> Result<Recovered, StorageError> {
+    let scan = Scan::alone();
     let mut listing = Listing::of(folder)?;
     listing.retain_listed(names);
     let mut recovered = Recovered {
@@ -164,51 +164,18 @@ pub(crate) fn rebuild(
         arranged: Vec::new(),
     };
     if listing.data.values().any(|file| file.is_arranged) {
-        recovered.add_arranged(storage, &listing)?;
+        recovered.add_arranged(storage, &listing, &scan)?;
         recovered.leftovers = listing.parts;
     } else {
         let lengths: Vec<_> = (listing.data.iter())
             .map(|(&file, data)| (file, data.length))
             .collect();
-        recovered.add_files(storage, listing, 0)?;
+        recovered.add_files(storage, listing, 0, &scan)?;
         for (file, length) in lengths {
             recovered.check_complete(file, length);
         }
     }
     Ok(recovered)
-}
-
-/// Scans data files in parallel, and returns what was found in their order. A single thread
-/// leaves the disk idle while it computes checksums.
-fn scan_all<J: Sync, F: Send>(jobs: &[J], run: impl Fn(&J) -> F + Sync) -> Vec<F> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    // More than cores: most of the time a thread waits for the disk.
-    let threads = cores
-        .saturating_mul(4)
-        .min(SCAN_THREAD_COUNT_MAX)
-        .min(jobs.len());
-    let next = AtomicUsize::new(0);
-    let traced = io_trace::current();
-    let scan = || {
-        let _inside = traced.clone().map(io_trace::Scope::enter);
-        let mut done = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(at) else { break };
-            done.push((at, run(job)));
-        }
-        done
-    };
-    std::thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(scan)).collect();
-        let done = running.into_iter().flat_map(|thread| match thread.join() {
-            Ok(done) => done,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        let mut done: Vec<_> = done.collect();
-        done.sort_by_key(|(at, _)| *at);
-        done.into_iter().map(|(_, found)| found).collect()
-    })
 }
 
 /// Reads only the index parts of a finalized storage; `None` when one of `names` is not intact.
@@ -246,10 +213,12 @@ impl Recovered {
         storage: StorageId,
         listing: Listing,
         torn_bytes_max: u64,
+        scan: &Scan,
     ) -> Result<(), StorageError> {
         self.add_parts(storage, listing.parts);
-        self.add_leaf_files(storage, &listing.data, torn_bytes_max)?;
-        self.add_log(storage, &listing.data)?;
+        scan.progress.begin(0);
+        self.add_leaf_files(storage, &listing.data, torn_bytes_max, scan)?;
+        self.add_log(storage, &listing.data, scan)?;
         self.check_files(&listing.data);
         Ok(())
     }
@@ -260,6 +229,7 @@ impl Recovered {
         storage: StorageId,
         data: &BTreeMap<DataFileId, DataFile>,
         torn_bytes_max: u64,
+        scan: &Scan,
     ) -> Result<(), StorageError> {
         let mut jobs = Vec::new();
         for (&file, on_disk) in data.iter().filter(|(_, data)| !data.is_of_log) {
@@ -270,16 +240,19 @@ impl Recovered {
                 continue;
             }
             let order = self.tree.leaf(leaf).map(|leaf| leaf.order());
+            let covered = known.unwrap_or_default();
+            scan.expect(on_disk.length.saturating_sub(covered.length));
             jobs.push(LeafScan {
                 storage,
                 leaf,
                 path: on_disk.path.clone(),
-                covered: known.unwrap_or_default(),
+                covered,
                 order: order.unwrap_or_default(),
                 torn_bytes_max,
+                progress: Arc::clone(&scan.progress),
             });
         }
-        let found = scan_all(&jobs, LeafScan::run);
+        let found = scan.all(&jobs, LeafScan::run);
         for (job, found) in jobs.iter().zip(found) {
             self.add_leaf_file(job, found?);
         }
