@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use recording::Recorder;
 use storage_core::{Engine, StorageError};
@@ -46,11 +47,14 @@ pub enum AppError {
     Storage(#[from] StorageError),
 }
 
+/// How long the end of the process waits for cancelled reads.
+const CANCELLED_READS_WAIT: Duration = Duration::from_secs(1);
+
 /// Threads for reads that wait for the disk; more of them would only queue in the kernel.
 const BLOCKING_THREADS_MAX: usize = 64;
 
 /// Runs a server until a signal stops it. Calls `ready` with the bound address once the server
-/// accepts requests.
+/// accepts requests; storages may still be recovering then.
 ///
 /// On SIGTERM or SIGINT the server accepts no new connections, lets requests in flight finish
 /// within `http.drain_seconds`, and commits everything. A second signal aborts the remaining
@@ -63,12 +67,15 @@ pub fn run(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppErro
     if let Ok(threads @ 1..) = usize::try_from(config.runtime.threads) {
         runtime.worker_threads(threads);
     }
-    runtime
+    let runtime = runtime
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .thread_name("serve")
-        .build()?
-        .block_on(serve_until_stopped(config, ready))
+        .build()?;
+    let served = runtime.block_on(serve_until_stopped(config, ready));
+    // What is left are reads that were cancelled; one that hangs in the disk must not hold the end.
+    runtime.shutdown_timeout(CANCELLED_READS_WAIT);
+    served
 }
 
 async fn serve_until_stopped(
@@ -85,7 +92,7 @@ async fn serve_until_stopped(
     let tracer = Arc::default();
     let early = EarlyTrace::start(&tracer, &config.io_trace);
     let early = early.map_err(|error| io::Error::other(error.to_string()))?;
-    let engine = Engine::open_traced(engine, tracer).await?;
+    let engine = Engine::start(engine, tracer).await?;
     let recorder = Recorder::start(&engine, config.recorder()).await?;
     let listener = listen(config.http.listen)?;
     let address = listener.local_addr()?;

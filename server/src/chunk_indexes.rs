@@ -138,8 +138,10 @@ async fn check_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
             }
             Ok(()) => {}
             Err(IndexError::Stopping) => return,
-            // Deleted in the meantime.
-            Err(IndexError::Storage(StorageError::StorageNotFound(_))) => {}
+            // Deleted in the meantime, or not recovered yet.
+            Err(IndexError::Storage(
+                StorageError::StorageNotFound(_) | StorageError::Recovering { .. },
+            )) => {}
             Err(error) => {
                 tracing::warn!(
                     storage = %id,

@@ -51,6 +51,9 @@ pub struct EngineConfig {
     pub serializer_count: usize,
     /// Compression level of zstd.
     pub zstd_level: i32,
+    /// Storages that are recovered, and data files that are scanned, at the same time after a
+    /// start.
+    pub recovery_thread_count: usize,
     /// Bytes of packets that may be in flight, between arrival and acknowledgement, each with its
     /// payload and its bookkeeping.
     pub in_flight_bytes_max: u64,
@@ -109,6 +112,8 @@ impl EngineConfig {
             data_file_bytes_max: 1 << 30,
             serializer_count: cores,
             zstd_level: 1,
+            // One that hangs in the disk leaves a thread for the others.
+            recovery_thread_count: cores.max(2),
             in_flight_bytes_max: 64 << 20,
             agent_in_flight_bytes_max: 32 << 20,
             packet_bytes_max: 64 << 20,

@@ -87,6 +87,12 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Storages that are not recovered yet after the start.
+    recovering_storages: Counter,
+    /// Bytes of their data files to scan.
+    recovery_bytes: Counter,
+    /// The bytes of these that were scanned.
+    recovery_scanned_bytes: Counter,
     /// Packets that were pushed and not refused immediately.
     packets_arrived: Counter,
     /// Packets that are durable.

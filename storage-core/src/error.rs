@@ -224,6 +224,18 @@ pub enum StorageError {
     /// An earlier packet of the same stream was refused.
     #[error("an earlier packet of the same stream was refused, so this one was not written")]
     EarlierRefused,
+    /// The storage is not recovered yet.
+    #[error(
+        "storage {storage} is being recovered: {bytes_scanned} of {bytes_total} bytes are scanned"
+    )]
+    Recovering {
+        /// The storage.
+        storage: StorageId,
+        /// Bytes that were scanned.
+        bytes_scanned: u64,
+        /// Bytes to scan.
+        bytes_total: u64,
+    },
     /// The storage has failed and is read-only.
     #[error("storage {storage} is read-only: {reason}")]
     Failed {
@@ -372,6 +384,7 @@ impl StorageError {
             Self::DiskFull { .. } => "disk_full",
             Self::Exhausted { .. } => "resources_exhausted",
             Self::EarlierRefused => "earlier_packet_refused",
+            Self::Recovering { .. } => "storage_recovering",
             Self::Failed { .. } => "storage_failed",
             Self::NotWritten { .. } => "write_failed",
             Self::Stopping => "stopping",

@@ -13,6 +13,7 @@
 //! | `io` | the disk interface: io_uring, blocking, faulty |
 //! | `tree` | the index tree: where packets are |
 //! | `scan`, `recovery`, `verify` | reading data files without an index |
+//! | `readiness` | whether a storage is recovered |
 //! | `budget` | the bytes in flight, and the turns of agents that wait |
 //! | `droppable` | packets that may be dropped for others |
 //! | `catalog` | a fast start with many storages |
@@ -61,6 +62,7 @@ mod poison;
 mod progress;
 mod push;
 mod read;
+mod readiness;
 mod recovery;
 mod scan;
 mod serializer;
@@ -82,8 +84,8 @@ pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection,
     Created, DerivedFiles, Documents, Engine, Export, Failures, FileInfo, IdempotencyKey, Ingest,
-    LabelTypeInfo, Labels, LeafInfo, LeafPackets, NewStorage, PacketInfo, Page, PendingPush,
-    QueryCache, Reading, Rings, ServedFile, StorageFilter, StorageInfo, StorageLabel,
+    LabelTypeInfo, Labels, LeafInfo, LeafPackets, LeftRing, NewStorage, PacketInfo, Page,
+    PendingPush, QueryCache, Reading, Rings, ServedFile, StorageFilter, StorageInfo, StorageLabel,
     StorageLeaves, StoragePatch, Storages, Transfer, check_archive,
 };
 pub use error::{PacketSummary, StorageError};
@@ -95,6 +97,7 @@ pub use labels::{Comparison, LabelFilter, LabelValue};
 pub use leaf_file::LeafFile;
 pub use progress::Progress;
 pub use push::{NewPacket, Push, PushOutcome, Receipt, packet_charge};
+pub use readiness::RecoveryStatus;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
 pub use tree::{LeafBases, Selection};

@@ -30,6 +30,7 @@ use crate::{
     leaf_bytes::{LeafMap, LeafReader},
     poison::Poison,
     read::read_whole,
+    readiness::Readiness,
     scan::{FrameScanner, ScanError},
     state::may_move,
     status::{WriteCounts, WriteStatus},
@@ -55,7 +56,9 @@ pub(crate) struct Storage {
     /// One change of the storage file at a time.
     changing: tokio::sync::Mutex<()>,
     /// Its storage file or its data could not be read at the start. Nothing is written to it.
-    pub(crate) is_unreadable: bool,
+    is_unreadable: AtomicBool,
+    /// Whether it is recovered.
+    pub(crate) readiness: Readiness,
     /// One finalization at a time; the writer holds it until it has replied.
     pub(crate) finalizing: Arc<tokio::sync::Mutex<()>>,
     /// The progress of a finalization, while one runs.
@@ -137,7 +140,8 @@ impl Storage {
             writer: RwLock::new(None),
             lane: Arc::default(),
             changing: tokio::sync::Mutex::default(),
-            is_unreadable: false,
+            is_unreadable: AtomicBool::new(false),
+            readiness: Readiness::default(),
             finalizing: Arc::default(),
             arranging: parking_lot::Mutex::default(),
             is_deleted: AtomicBool::new(false),
@@ -151,14 +155,67 @@ impl Storage {
     pub(crate) fn unreadable(folder: PathBuf, file: StorageFile, cache: Arc<BlockCache>) -> Self {
         assert_eq!(file.state, StorageState::Failed);
         Self {
-            is_unreadable: true,
+            is_unreadable: AtomicBool::new(true),
             ..Self::new(folder, file, None, cache)
         }
     }
 
+    /// A storage whose data files are to be scanned; `bytes` is an estimate of what that reads.
+    pub(crate) fn recovering(
+        folder: PathBuf,
+        file: StorageFile,
+        cache: Arc<BlockCache>,
+        bytes: u64,
+    ) -> Self {
+        Self {
+            readiness: Readiness::recovering(bytes),
+            ..Self::new(folder, file, None, cache)
+        }
+    }
+
+    /// Takes the result of the recovery.
+    pub(crate) fn recovered(&self, file: StorageFile, tree: IndexTree) {
+        assert!(!self.readiness.is_ready(), "a storage is recovered once");
+        assert_eq!(file.id, self.id, "a storage keeps its id");
+        *self.tree.write() = Some(tree);
+        *self.file.write() = file;
+    }
+
+    /// Makes a storage FAILED that cannot be read.
+    pub(crate) fn set_unreadable(&self, reason: &str) {
+        assert!(!self.readiness.is_ready(), "only a recovery finds this");
+        let mut file = self.file.write();
+        file.state = StorageState::Failed;
+        file.failure = Some(reason.to_owned());
+        self.is_unreadable.store(true, Ordering::Release);
+    }
+
+    /// Whether its storage file or its data could not be read at the start.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.is_unreadable.load(Ordering::Acquire)
+    }
+
+    /// Refuses what needs a storage that is recovered.
+    pub(crate) fn check_ready(&self) -> Result<(), StorageError> {
+        match self.readiness.recovery() {
+            None => Ok(()),
+            Some(recovery) => Err(StorageError::Recovering {
+                storage: self.id,
+                bytes_scanned: recovery.bytes_scanned,
+                bytes_total: recovery.bytes_total,
+            }),
+        }
+    }
+
+    /// Whether it is being deleted.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.is_deleted.load(Ordering::Relaxed)
+    }
+
     /// Refuses what needs a storage that can be read.
     pub(crate) fn check_readable(&self) -> Result<(), StorageError> {
-        if self.is_unreadable {
+        self.check_ready()?;
+        if self.is_unreadable() {
             return Err(self.wrong_state("reading", "readable files"));
         }
         Ok(())

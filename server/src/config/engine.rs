@@ -31,6 +31,9 @@ impl Config {
         if let Ok(count @ 1..) = usize::try_from(storage.serializers) {
             engine.serializer_count = count;
         }
+        if let Ok(count @ 1..) = usize::try_from(storage.recovery_threads) {
+            engine.recovery_thread_count = count;
+        }
         engine.server_version = env!("CARGO_PKG_VERSION").to_owned();
         engine.zstd_level = storage.zstd_level;
         engine.commit_window = Duration::from_micros(storage.commit_window_microseconds);

@@ -15,7 +15,7 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 51] = [
+const LIMITS: [(&str, &str, i64, i64); 52] = [
     ("http", "connections_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
     // Common clients send more than a few KiB.
@@ -50,6 +50,7 @@ const LIMITS: [(&str, &str, i64, i64); 51] = [
     ("query", "chunk_bytes", 1, TIB),
     ("query", "index_growth_bytes_min", 0, PIB),
     ("storage", "serializers", 0, THREADS_MAX),
+    ("storage", "recovery_threads", 0, THREADS_MAX),
     // The range of zstd without its levels that only lose.
     ("storage", "zstd_level", -7, 22),
     ("storage", "commit_window_microseconds", 0, 60_000_000),

@@ -207,6 +207,9 @@ pub struct StorageConfig {
     pub io: Io,
     /// Threads that compress and frame packets; 0 = one per core.
     pub serializers: u32,
+    /// Storages that are recovered at the same time after a start, and data files that are scanned;
+    /// 0 = one per core, and two at least.
+    pub recovery_threads: u32,
     /// zstd compression level.
     pub zstd_level: i32,
     /// Minimum time between two syncs of a data file.
@@ -297,6 +300,7 @@ impl Default for StorageConfig {
             data_dir: PathBuf::from("./data"),
             io: Io::Auto,
             serializers: 0,
+            recovery_threads: 0,
             zstd_level: 1,
             commit_window_microseconds: 0,
             open_files_max: 512,

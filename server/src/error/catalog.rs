@@ -184,6 +184,9 @@ const CATALOG: &[Entry] = catalog! {
     503 "stopping" "the server is shutting down",
         "it received a request to stop",
         "push the same packets again when it is back";
+    503 "storage_recovering" "the storage is being recovered",
+        "the server started a moment ago and still scans data files of the storage",
+        "send the request again after Retry-After; /readyz shows the progress";
     507 "disk_full" "the disk is full",
         "a write failed for lack of space",
         "delete storages or add space; ingest resumes on its own";

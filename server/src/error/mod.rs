@@ -43,6 +43,14 @@ impl From<StorageError> for Problem {
             StorageError::DiskLow { .. } | StorageError::DiskFull { .. } => {
                 problem.retry_after(RETRY_DISK_SECONDS)
             }
+            StorageError::Recovering {
+                bytes_scanned,
+                bytes_total,
+                ..
+            } => problem
+                .member("bytes_scanned", bytes_scanned)
+                .member("bytes_total", bytes_total)
+                .retry_after(RETRY_SECONDS),
             StorageError::Stopping => problem.retry_after(RETRY_SECONDS).closing(),
             StorageError::WrongState { state, .. } => {
                 let state = serde_json::to_value(state).unwrap_or(Value::Null);

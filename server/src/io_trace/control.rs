@@ -23,6 +23,8 @@ pub(crate) struct IoTracing {
     status: Arc<parking_lot::Mutex<Status>>,
     /// Locked while a trace is started or stopped.
     running: Mutex<Option<RunningTrace>>,
+    /// Moves the rings of a killed server.
+    recovering: parking_lot::Mutex<Option<JoinHandle<()>>>,
 }
 
 struct RunningTrace {
@@ -37,6 +39,7 @@ impl IoTracing {
             config,
             status: Arc::default(),
             running: Mutex::default(),
+            recovering: parking_lot::Mutex::default(),
         }
     }
 
@@ -123,13 +126,16 @@ impl IoTracing {
         RunningTrace { stop, collecting }
     }
 
-    /// Recovers the rings of a killed server, and creates the storage of a trace that started
-    /// before there was an engine.
+    /// Begins to recover the rings of a killed server, and creates the storage of a trace that
+    /// started before there was an engine.
     ///
     /// # Errors
     /// When either cannot be written.
     pub(crate) async fn resume(&self, early: Option<EarlyTrace>) -> Result<(), IoTraceError> {
-        recover_rings(&self.engine).await?;
+        // They are listed before a new trace creates its own.
+        let rings = self.engine.rings().all().await?;
+        let recovering = recover_rings(self.engine.clone(), rings);
+        *self.recovering.lock() = Some(tokio::spawn(recovering));
         let Some((begin, mode, mut drainer, packets)) = (match early {
             Some(early) => early.stop().await,
             None => None,
@@ -149,6 +155,12 @@ impl IoTracing {
         Ok(())
     }
 
+    /// Whether rings of a killed server are still moved into their storages.
+    pub(crate) fn is_recovering(&self) -> bool {
+        let recovering = self.recovering.lock();
+        recovering.as_ref().is_some_and(|task| !task.is_finished())
+    }
+
     /// Stops recording, writes what remains, and finalizes the storage of the trace.
     ///
     /// # Errors
@@ -157,8 +169,14 @@ impl IoTracing {
         self.end(Reason::Stopped).await
     }
 
-    /// Ends a running trace at shutdown.
+    /// Ends a running trace at shutdown. Rings that are not recovered yet are retained.
     pub(crate) async fn shutdown(&self) {
+        let recovering = self.recovering.lock().take();
+        if let Some(recovering) = recovering {
+            recovering.abort();
+            // It was aborted, or has ended.
+            let _ = recovering.await;
+        }
         match self.end(Reason::Shutdown).await {
             Ok(_) | Err(IoTraceError::Off) => {}
             Err(error) => {

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use storage_core::{AgentSpec, Engine, NewPacket, NewStorage, Push, StorageError, packet_charge};
+use storage_core::{
+    AgentSpec, Engine, LeftRing, NewPacket, NewStorage, Push, StorageError, packet_charge,
+};
 use storage_format::agent_file::StreamSpec;
 use storage_format::frame::Facts;
 use storage_format::{AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use trace_kinds::io_trace::metadata;
 
@@ -141,29 +144,39 @@ impl TraceStorage {
     }
 }
 
-/// Moves the rings of a killed server into their storages, which stay open.
-pub(super) async fn recover_rings(engine: &Engine) -> Result<(), IoTraceError> {
-    for id in engine.rings().all().await? {
-        // The first packet describes the start of the trace and was never in the ring.
-        let mut storage = TraceStorage::of(engine, id, 1)?;
-        match storage.recover_ring().await {
-            Ok(packets) => {
-                engine.rings().remove(id).await?;
-                tracing::info!(
-                    storage = %id,
-                    packets,
-                    "recovered the ring of an interrupted I/O trace"
-                );
-            }
-            // The ring is retained and recovered at the next start.
-            Err(error) => {
-                tracing::error!(
-                    storage = %id,
-                    %error,
-                    "cannot recover the ring of an I/O trace; retrying at the next start"
-                )
-            }
-        }
+/// Moves the rings of a killed server into their storages, which stay open, once these are
+/// recovered.
+pub(super) async fn recover_rings(engine: Engine, rings: Vec<LeftRing>) {
+    let mut recovering: JoinSet<()> = rings
+        .into_iter()
+        .map(|ring| recover_and_log(engine.clone(), ring))
+        .collect();
+    // A panic in there is logged by the runtime; the next start finds the ring.
+    while recovering.join_next().await.is_some() {}
+}
+
+async fn recover_and_log(engine: Engine, ring: LeftRing) {
+    let id = ring.storage;
+    match recover_ring(&engine, id).await {
+        Ok(packets) => tracing::info!(
+            storage = %id,
+            packets,
+            "recovered the ring of an interrupted I/O trace"
+        ),
+        // The ring is retained and recovered at the next start.
+        Err(error) => tracing::error!(
+            storage = %id,
+            %error,
+            "cannot recover the ring of an I/O trace; retrying at the next start"
+        ),
     }
-    Ok(())
+}
+
+/// Moves the ring of a storage; returns the number of its packets.
+async fn recover_ring(engine: &Engine, id: StorageId) -> Result<u64, IoTraceError> {
+    engine.storages().recovered(id).await?;
+    // The first packet describes the start of the trace and was never in the ring.
+    let packets = TraceStorage::of(engine, id, 1)?.recover_ring().await?;
+    engine.rings().remove(id).await?;
+    Ok(packets)
 }

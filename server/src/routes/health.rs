@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Serialize;
+use storage_core::RecoveryStatus;
 use utoipa::ToSchema;
 
 use super::refusals::ServiceUnavailable;
@@ -60,8 +61,8 @@ pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Json<Health> {
     })
 }
 
-/// Returns 200 while the server accepts requests, and 503 during shutdown and when nothing can be
-/// written.
+/// Returns 200 while the server accepts requests, and 503 during shutdown, when nothing can be
+/// written, and after the start until all storages are recovered.
 #[utoipa::path(
     get, path = "/readyz", tag = "health",
     responses(
@@ -91,6 +92,11 @@ pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Read
         .cause("the thread that writes all data files has ended; reads continue")
         .remedy("restart the server; what was acknowledged is durable"));
     }
+    // Rings of I/O traces are moved into storages that are ready.
+    let of_rings = || app.io_trace.is_recovering().then(RecoveryStatus::default);
+    if let Some(recovery) = app.engine.recovery().or_else(of_rings) {
+        return Err(recovering(&recovery));
+    }
     let is_degraded = failures.storage_count > 0;
     let listed = failures.storages.into_iter();
     Ok(Json(Readiness {
@@ -106,6 +112,28 @@ pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Read
     }))
 }
 
+fn recovering(recovery: &RecoveryStatus) -> Problem {
+    let RecoveryStatus {
+        storages,
+        bytes_scanned,
+        bytes_total,
+    } = recovery;
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "recovering",
+        "storages are being recovered",
+    )
+    .detail(format!(
+        "{storages} storages are not ready; {bytes_scanned} of {bytes_total} bytes are scanned"
+    ))
+    .cause("the server started a moment ago and still scans data files; other storages are served")
+    .remedy("wait; GET /api/v1/storages shows which storages are ready")
+    .member("recovering_storages", *storages)
+    .member("bytes_scanned", *bytes_scanned)
+    .member("bytes_total", *bytes_total)
+    .retry_after(1)
+}
+
 /// Returns all metrics for Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "health",
@@ -113,8 +141,8 @@ pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Read
 )]
 pub(super) async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     let mut text = app.metrics.render();
-    // Updates the gauges of what has failed.
-    let _ = app.engine.failures(0);
+    // Updates the gauges of what has failed, and of what is being recovered.
+    let _ = (app.engine.failures(0), app.engine.recovery());
     crate::metrics::render_engine(app.engine.counters(), &mut text);
     crate::metrics::render_recorder(&app.recorder, &mut text);
     crate::metrics::render_io_trace(&app.io_trace.status(), &mut text);

@@ -26,6 +26,9 @@ use crate::app_state::AppState;
 use crate::problem::Problem;
 use crate::query::Unreadable;
 
+/// The state of a storage that is not recovered yet.
+const RECOVERING: &str = "RECOVERING";
+
 /// A storage to create.
 #[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -59,9 +62,12 @@ pub(super) struct StorageDocument {
     pub(super) id: String,
     name: String,
     description: String,
-    /// `CREATED`, `OPEN`, `RECORDING`, `FINALIZING`, `FINALIZED` or `FAILED`.
-    #[schema(value_type = String)]
-    state: StorageState,
+    /// `CREATED`, `OPEN`, `RECORDING`, `FINALIZING`, `FINALIZED` or `FAILED`; `RECOVERING` after a
+    /// start of the server, until it knows what the storage contains.
+    state: String,
+    /// How far the recovery is, while the state is `RECOVERING`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recovery: Option<RecoveryDocument>,
     /// A text per label type, or a list of texts for several values.
     #[schema(value_type = Object)]
     labels: BTreeMap<String, Value>,
@@ -87,13 +93,44 @@ pub(super) struct StorageDocument {
     failure: Option<String>,
 }
 
+/// How far the recovery of a storage is.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RecoveryDocument {
+    /// Bytes of data files that were scanned.
+    bytes_scanned: u64,
+    /// Bytes of data files to scan.
+    bytes_total: u64,
+}
+
+impl StorageDocument {
+    /// The document of a storage that may not be recovered yet.
+    fn of(app: &AppState, info: StorageInfo) -> Self {
+        // A recovery that ended since the storage was read makes it look older, not different.
+        let recovery = app.engine.storages().recovery(info.id);
+        let recovery = recovery.map(|recovery| RecoveryDocument {
+            bytes_scanned: recovery.bytes_scanned,
+            bytes_total: recovery.bytes_total,
+        });
+        let document = Self::from(info);
+        match recovery {
+            None => document,
+            recovery => Self {
+                state: RECOVERING.to_owned(),
+                recovery,
+                ..document
+            },
+        }
+    }
+}
+
 impl From<StorageInfo> for StorageDocument {
     fn from(info: StorageInfo) -> Self {
         Self {
             id: info.id.to_string(),
             name: info.name,
             description: info.description,
-            state: info.state,
+            state: info.state.to_string(),
+            recovery: None,
             labels: to_json(info.labels),
             bytes: info.totals.raw_bytes,
             stored_bytes: info.totals.stored_bytes,
@@ -171,7 +208,8 @@ pub(super) async fn create(
         Created::Before => StatusCode::OK,
     };
     let location = format!("/api/v1/storages/{}", info.id);
-    let response = (status, Json(StorageDocument::from(info))).into_response();
+    let document = StorageDocument::of(&app, info);
+    let response = (status, Json(document)).into_response();
     Ok(with_location(response, location))
 }
 
@@ -206,10 +244,12 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page<StorageDocument>>, Problem> {
     let parameters = storages_query(&uri)?;
-    let state = parameters
-        .state
+    let state = parameters.state.map(|state| state.to_ascii_uppercase());
+    let recovering = state.as_ref().map(|state| state == RECOVERING);
+    let state = state
+        .filter(|state| state != RECOVERING)
         .map(|state| {
-            serde_json::from_value(serde_json::Value::String(state.to_ascii_uppercase()))
+            serde_json::from_value(serde_json::Value::String(state))
                 .map_err(|error| malformed(format!("state: {error}")))
         })
         .transpose()?;
@@ -219,6 +259,7 @@ pub(super) async fn list(
         .transpose()?;
     let filter = StorageFilter {
         state,
+        recovering,
         name: parameters.name,
         labels: parameters
             .label
@@ -233,7 +274,7 @@ pub(super) async fn list(
         .filter(|info| after.is_none_or(|after| info.id > after));
     let limit = limit_of(parameters.limit)?;
     Ok(Json(Page::of(
-        rest.map(StorageDocument::from),
+        rest.map(|info| StorageDocument::of(&app, info)),
         limit,
         |storage| storage.id.clone(),
     )))
@@ -269,7 +310,8 @@ pub(super) async fn show(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
 ) -> Result<Json<StorageDocument>, Problem> {
-    Ok(Json(app.engine.storages().get(id.parse()?)?.into()))
+    let info = app.engine.storages().get(id.parse()?)?;
+    Ok(Json(StorageDocument::of(&app, info)))
 }
 
 /// Changes name, description or labels of a storage.

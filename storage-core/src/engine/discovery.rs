@@ -14,29 +14,21 @@ use storage_format::{
 
 use super::folders::{DELETED_PREFIX, STAGING_PREFIX};
 use crate::{
-    StorageError,
-    catalog::Catalog,
-    checksums::are_missing,
-    recovery::{Recovered, Scan, recover},
-    storage_copy,
-    traced::operation,
+    StorageError, catalog::Catalog, checksums::are_missing, storage_copy, traced::operation,
 };
 
 /// A storage in the data folder.
 pub(super) struct OnDisk {
     pub(super) folder: PathBuf,
     pub(super) file: StorageFile,
-    pub(super) recovered: Option<Recovered>,
-    /// Whether its storage file or its data cannot be read: `file` has what is known about it.
+    /// Bytes of its data files, if it has to be recovered.
+    pub(super) unfinished_bytes: Option<u64>,
+    /// Whether its storage file cannot be read: `file` has what is known about it.
     pub(super) is_unreadable: bool,
 }
 
 /// The storages in `folder`; what is left of deletions and imports is removed.
-pub(super) fn find_storages(
-    folder: &Path,
-    catalog: &Catalog,
-    torn_bytes_max: u64,
-) -> Result<Vec<OnDisk>, StorageError> {
+pub(super) fn find_storages(folder: &Path, catalog: &Catalog) -> Result<Vec<OnDisk>, StorageError> {
     let mut found = Vec::new();
     let names = std::fs::read_dir(folder).map_err(StorageError::io("list", folder))?;
     for name in names {
@@ -63,7 +55,7 @@ pub(super) fn find_storages(
             );
             continue;
         };
-        found.extend(find_storage(id, path, catalog, torn_bytes_max)?);
+        found.extend(find_storage(id, path, catalog));
     }
     let ids: std::collections::HashSet<_> = found.iter().map(|on_disk| on_disk.file.id).collect();
     catalog.keep_only(|id| ids.contains(&id));
@@ -71,23 +63,23 @@ pub(super) fn find_storages(
 }
 
 /// The storage in `folder`; one that cannot be read must not prevent others from being served.
-fn find_storage(
-    id: StorageId,
-    folder: PathBuf,
-    catalog: &Catalog,
-    torn_bytes_max: u64,
-) -> Result<Option<OnDisk>, StorageError> {
+fn find_storage(id: StorageId, folder: PathBuf, catalog: &Catalog) -> Option<OnDisk> {
     let path = folder.join(FileName::Storage(id).to_string());
     if !path.exists() && is_unpublished_only(&folder) {
         // The creation was never acknowledged: the storage file is the first file of a storage.
-        std::fs::remove_dir_all(&folder).map_err(StorageError::io("remove", &folder))?;
-        return Ok(None);
+        if let Err(error) = std::fs::remove_dir_all(&folder) {
+            tracing::warn!(
+                %error, path = %folder.display(),
+                "what remains of a creation cannot be removed; the next start tries again"
+            );
+        }
+        return None;
     }
-    let mut file = match catalog.storage_file(id, &path) {
+    let file = match catalog.storage_file(id, &path) {
         Ok(file) => file,
         Err(error) => match storage_copy::restore(&folder, id, &error) {
             Some(file) => file,
-            None => return Ok(Some(unreadable(folder, nothing_but_its_id(id), &error))),
+            None => return Some(unreadable(folder, nothing_but_its_id(id), &error)),
         },
     };
     if file.state == StorageState::Finalized {
@@ -98,27 +90,34 @@ fn find_storage(
         let copy = folder.join(FileName::StorageCopy(id).to_string());
         match std::fs::remove_file(&copy) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StorageError::io("remove", &copy)(error));
+                let error = StorageError::io("remove", &copy)(error);
+                return Some(unreadable(folder, file, &error));
             }
             _ => {}
         }
     }
     let is_unfinished = !matches!(file.state, StorageState::Created | StorageState::Finalized);
-    let recovered =
-        match is_unfinished.then(|| recover(&folder, id, torn_bytes_max, &Scan::alone())) {
-            None => None,
-            Some(Ok(recovered)) => Some(recovered),
-            Some(Err(error)) => {
-                file.failure = None;
-                return Ok(Some(unreadable(folder, file, &error)));
-            }
-        };
-    Ok(Some(OnDisk {
+    Some(OnDisk {
+        unfinished_bytes: is_unfinished.then(|| data_bytes(&folder)),
         folder,
         file,
-        recovered,
         is_unreadable: false,
-    }))
+    })
+}
+
+/// The lengths of the data files in a folder, as far as they can be determined.
+fn data_bytes(folder: &Path) -> u64 {
+    let Ok(names) = std::fs::read_dir(folder) else {
+        return 0;
+    };
+    let is_data = |name: &std::fs::DirEntry| {
+        let name = name.file_name();
+        let parsed = name.to_str().map(str::parse::<FileName>);
+        matches!(parsed, Some(Ok(name)) if name.role() == FileRole::Data)
+    };
+    let data = names.flatten().filter(is_data);
+    data.filter_map(|name| Some(name.metadata().ok()?.len()))
+        .fold(0, u64::saturating_add)
 }
 
 /// Removes data files and index parts that a finalized storage does not have: those that were
@@ -190,7 +189,7 @@ fn unreadable(folder: PathBuf, mut file: StorageFile, error: &StorageError) -> O
     OnDisk {
         folder,
         file,
-        recovered: None,
+        unfinished_bytes: None,
         is_unreadable: true,
     }
 }

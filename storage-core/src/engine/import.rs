@@ -97,11 +97,11 @@ impl Transfer {
     async fn publish_staged(&self, staged: Staged) -> Result<StorageInfo, StorageError> {
         let id = staged.file.id;
         let _creating = self.registry.creating.lock().await;
-        let Ok(existing) = self.registry.find(id) else {
+        let Ok(existing) = self.registry.known(id) else {
             self.registry.check_count()?;
             return self.publish_new(staged).await;
         };
-        if !existing.is_unreadable {
+        if !existing.is_unreadable() {
             return Err(StorageError::StorageExists(id));
         }
         self.replace_unreadable(staged).await
@@ -111,7 +111,7 @@ impl Transfer {
     async fn replace_unreadable(&self, staged: Staged) -> Result<StorageInfo, StorageError> {
         // A deletion that removes it first wins.
         let replaced = self.registry.remove(staged.file.id)?;
-        assert!(replaced.is_unreadable, "only such a storage is replaced");
+        assert!(replaced.is_unreadable(), "only such a storage is replaced");
         let (folder, target) = (staged.folder.clone(), replaced.folder.clone());
         let exchanged = self
             .blocking

@@ -220,7 +220,13 @@ impl Labels {
                 storages,
             });
         }
-        for storage in self.registry.all() {
+        let mut holders = self.registry.all();
+        holders.retain(|storage| holds(storage, name, value));
+        // Nothing changes when it cannot be removed everywhere.
+        holders
+            .iter()
+            .try_for_each(|storage| storage.check_ready())?;
+        for storage in holders {
             crate::fault_point!(async "labels.forgetting");
             match self.remove(storage.id, name, value).await {
                 // The storage may have been deleted, or have no such label.
@@ -244,7 +250,7 @@ impl Labels {
     /// # Errors
     /// When there is no such storage.
     pub fn of_storage(&self, id: StorageId) -> Result<Vec<StorageLabel>, StorageError> {
-        let info = self.registry.find(id)?.info();
+        let info = self.registry.known(id)?.info();
         let derived = derived_labels(&info).map(|(name, value)| (name.to_owned(), value.text()));
         let derived: Vec<_> = derived.collect();
         let all = derived.into_iter().chain(info.labels);
@@ -318,11 +324,7 @@ impl Labels {
     ) -> Result<StorageInfo, StorageError> {
         let storage = self.registry.find(id)?;
         let not_found = || StorageError::LabelNotFound(name.chars().take(64).collect());
-        let has =
-            storage.info().labels.get(name).is_some_and(|text| {
-                value.is_none_or(|value| values(text).any(|found| found == value))
-            });
-        if !has {
+        if !holds(&storage, name, value) {
             return Err(not_found());
         }
         let change = |file: &mut StorageFile| {
@@ -365,4 +367,11 @@ impl Labels {
         changed.await?;
         Ok(storage.info())
     }
+}
+
+/// Whether a storage has a label, or one value of it.
+fn holds(storage: &Storage, name: &str, value: Option<&str>) -> bool {
+    let labels = storage.info().labels;
+    let text = labels.get(name);
+    text.is_some_and(|text| value.is_none_or(|value| values(text).any(|found| found == value)))
 }

@@ -10,6 +10,8 @@ use crate::LabelFilter;
 pub struct StorageFilter {
     /// Only storages in this state.
     pub state: Option<StorageState>,
+    /// Only storages that are being recovered, or only others.
+    pub recovering: Option<bool>,
     /// Only storages with this name.
     pub name: Option<String>,
     /// Only storages with all of these labels.

@@ -37,6 +37,7 @@ mod leaves;
 mod listing;
 mod query_cache;
 mod reading;
+mod recovering;
 mod registry;
 mod rings;
 mod start;
@@ -67,11 +68,11 @@ pub use leaves::{LeafInfo, StorageLeaves};
 pub use listing::StorageFilter;
 pub use query_cache::{CACHED_BYTES_MAX, QueryCache};
 pub use reading::{PacketInfo, Page, Reading, ServedFile};
-pub use rings::Rings;
+pub use rings::{LeftRing, Rings};
 pub use storages::{Created, NewStorage, StoragePatch, Storages};
 pub use transfer::Transfer;
 
-use self::tasks::Tasks;
+use self::{recovering::Recoveries, tasks::Tasks};
 use crate::{Agents, ByteBudget, Counters, writer::Services};
 
 /// What a storage is: the content of its storage file, with live totals.
@@ -87,6 +88,7 @@ pub struct Engine {
 struct Inner {
     services: Services,
     tasks: Arc<Tasks>,
+    recoveries: Arc<Recoveries>,
     storages: Storages,
     ingest: Ingest,
     reading: Reading,

@@ -278,7 +278,7 @@ impl Reading {
         let storage = self.registry.find(id)?;
         progress.begin(0);
         storage.watch(&progress);
-        if !storage.is_unreadable {
+        if !storage.is_unreadable() {
             self.trees.load(&storage).await?;
         }
         self.blocking

@@ -40,7 +40,15 @@ impl Registry {
         &self.folder
     }
 
+    /// A storage that is recovered.
     pub(super) fn find(&self, id: StorageId) -> Result<Arc<Storage>, StorageError> {
+        let storage = self.known(id)?;
+        storage.check_ready()?;
+        Ok(storage)
+    }
+
+    /// A storage, recovered or not.
+    pub(super) fn known(&self, id: StorageId) -> Result<Arc<Storage>, StorageError> {
         let storages = self.storages.read();
         storages
             .get(&id)
@@ -51,7 +59,7 @@ impl Registry {
     /// The storage that was created with this idempotency key, and the key of that request.
     pub(super) fn find_created(&self, key: &str) -> Option<(Arc<Storage>, IdempotencyKey)> {
         let (id, first) = self.by_idempotency_key.lock().get(key).cloned()?;
-        Some((self.find(id).ok()?, first))
+        Some((self.known(id).ok()?, first))
     }
 
     /// All storages, in no particular order.

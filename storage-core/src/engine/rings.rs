@@ -12,6 +12,14 @@ use crate::{
     state::accepts_packets,
 };
 
+/// The ring of a storage that a killed server left.
+#[derive(Debug)]
+pub struct LeftRing {
+    /// The storage.
+    pub storage: StorageId,
+    _turn: tokio::sync::OwnedMutexGuard<()>,
+}
+
 /// The rings of storages.
 #[derive(Debug, Clone)]
 pub struct Rings {
@@ -92,19 +100,23 @@ impl Rings {
             .await
     }
 
-    /// Storages that accept packets and have a ring, which a killed server left.
+    /// The rings of storages that accept packets, which a killed server left. The storages may
+    /// still be recovering. None is finalized before its ring is dropped.
     ///
     /// # Errors
     /// When the server is stopping.
-    pub async fn all(&self) -> Result<Vec<StorageId>, StorageError> {
-        let storages = self.registry.all().into_iter();
-        let open = storages.filter(|storage| accepts_packets(storage.state()));
-        let folders = open.map(|storage| (storage.id, storage.folder.join(RING_FOLDER)));
-        let storages: Vec<_> = folders.collect();
+    pub async fn all(&self) -> Result<Vec<LeftRing>, StorageError> {
+        let mut storages = self.registry.all();
+        storages.retain(|storage| accepts_packets(storage.state()));
         self.blocking
             .run(Cause::Manage, move || {
-                let with_ring = storages.into_iter().filter(|(_, folder)| folder.is_dir());
-                Ok(with_ring.map(|(id, _)| id).collect())
+                storages.retain(|storage| storage.folder.join(RING_FOLDER).is_dir());
+                let left = storages.into_iter().filter_map(|storage| {
+                    let turn = Arc::clone(&storage.finalizing).try_lock_owned().ok()?;
+                    let (storage, _turn) = (storage.id, turn);
+                    Some(LeftRing { storage, _turn })
+                });
+                Ok(left.collect())
             })
             .await
     }

@@ -17,13 +17,13 @@ use super::{
     blocking::Blocking,
     checksums::complete,
     discovery::{OnDisk, find_storages},
-    folders::remove_leftovers,
+    recovering::{Recoveries, Unfinished},
     registry::Registry,
     tasks::Tasks,
     trees::TreeLoader,
 };
 use crate::{
-    ByteBudget, Counters, EngineConfig, StorageError,
+    ByteBudget, Counters, EngineConfig, RecoveryStatus, StorageError,
     agents::Agents,
     catalog::Catalog,
     checksums::{MissingChecksums, are_missing},
@@ -33,40 +33,41 @@ use crate::{
     live_index::LiveIndex,
     serializer::SerializerPool,
     space::Space,
-    state::{accepts_packets, after_restart},
-    storage::{Storage, publish_file},
+    state::after_restart,
+    storage::Storage,
     traced::{on_thread, operation},
     tree::{BlockCache, IndexTree},
     writer::{Services, WriterMessage},
 };
 
 impl Engine {
-    /// Opens the data folder, recovers unfinished storages, and starts.
+    /// Opens the data folder, and recovers unfinished storages: all are ready.
     ///
     /// # Errors
     /// When the folder cannot be used, or another server uses it.
     pub async fn open(config: EngineConfig) -> Result<Self, StorageError> {
-        Self::open_traced(config, Arc::default()).await
+        let engine = Self::start(config, Arc::default()).await?;
+        engine.inner.recoveries.ended().await;
+        Ok(engine)
     }
 
-    /// As [`Self::open`], with a tracer that may be on already: then it records the start as well.
+    /// Opens the data folder, and begins to recover unfinished storages: until one is ready, what
+    /// needs it is refused with [`StorageError::Recovering`]. The tracer may be on already: then it
+    /// records the start as well.
     ///
     /// # Errors
     /// As [`Self::open`].
-    pub async fn open_traced(
-        config: EngineConfig,
-        tracer: Arc<Tracer>,
-    ) -> Result<Self, StorageError> {
+    pub async fn start(config: EngineConfig, tracer: Arc<Tracer>) -> Result<Self, StorageError> {
         let scope = tracer
             .is_on()
             .then(|| Scope::within(&tracer, Cause::Recovery));
         match scope {
-            Some(scope) => scope.around(Self::start(config, tracer)).await,
-            None => Self::start(config, tracer).await,
+            Some(scope) => scope.around(Self::begin(config, tracer)).await,
+            None => Self::begin(config, tracer).await,
         }
     }
 
-    async fn start(config: EngineConfig, tracer: Arc<Tracer>) -> Result<Self, StorageError> {
+    async fn begin(config: EngineConfig, tracer: Arc<Tracer>) -> Result<Self, StorageError> {
         let config = Arc::new(config);
         let counters = Arc::<Counters>::default();
         let prepared = {
@@ -84,9 +85,9 @@ impl Engine {
             config.storage_count_max,
         );
         let engine = Self::assemble(Arc::new(registry), services, lock, io_thread_join);
-        for on_disk in found {
-            engine.adopt(on_disk).await;
-        }
+        let unfinished = found.into_iter().filter_map(|found| engine.register(found));
+        let unfinished = unfinished.collect();
+        engine.inner.recoveries.begin(unfinished);
         engine.watch_space();
         engine.complete_checksums();
         engine.watch_io_thread();
@@ -104,19 +105,13 @@ impl Engine {
         let tasks = Arc::<Tasks>::default();
         let config = &services.config;
         let counters = Arc::clone(&services.counters);
-        let block_cache = BlockCache::new(config.index_cache_bytes_max, Arc::clone(&counters));
+        let block_cache = BlockCache::new(config.index_cache_bytes_max, counters);
         let block_cache = Arc::new(block_cache);
         let trees = Arc::new(TreeLoader::new(&registry, &services, &blocking));
-        let droppable = Arc::clone(&services.droppable);
         let ingest = Ingest {
             registry: Arc::clone(&registry),
             services: services.clone(),
-            budget: ByteBudget::new(
-                config.in_flight_bytes_max,
-                config.agent_in_flight_bytes_max,
-                droppable,
-                counters,
-            ),
+            budget: budget(&services),
             trees: Arc::clone(&trees),
         };
         let derived_files = DerivedFiles::new(&registry, &services, &blocking);
@@ -139,7 +134,9 @@ impl Engine {
             blocking: blocking.clone(),
             tasks: Arc::clone(&tasks),
         };
+        let recoveries = Arc::new(Recoveries::new(&services, &tasks));
         let inner = Inner {
+            recoveries,
             storages: Storages {
                 registry: Arc::clone(&registry),
                 services: services.clone(),
@@ -165,79 +162,59 @@ impl Engine {
         }
     }
 
-    /// Registers a storage from disk with the result of its recovery.
-    async fn adopt(&self, on_disk: OnDisk) {
+    /// Registers a storage from disk; returns it if it has to be recovered.
+    fn register(&self, found: OnDisk) -> Option<Unfinished> {
         let OnDisk {
             folder,
             mut file,
-            recovered,
+            unfinished_bytes,
             is_unreadable,
-        } = on_disk;
+        } = found;
+        let Storages {
+            registry,
+            block_cache,
+            ..
+        } = &self.inner.storages;
+        let cache = Arc::clone(block_cache);
         if is_unreadable {
             // Nothing is written to it, so that it can be repaired or examined.
-            let cache = Arc::clone(&self.inner.storages.block_cache);
             let storage = Storage::unreadable(folder, file, cache);
-            self.inner.storages.registry.insert(Arc::new(storage), None);
-            return;
+            registry.insert(Arc::new(storage), None);
+            return None;
         }
-        let state = after_restart(file.state);
-        let mut damage = None;
-        let mut tree = None;
-        if let Some(recovered) = recovered {
-            damage = recovered.damage.map(|damage| damage.to_string());
-            // A file that seems to be left over may be what remains of a damaged log.
-            if damage.is_none() && state != StorageState::Failed {
-                crate::fault_point!(async "start.recovered");
-                remove_leftovers(recovered.leftovers).await;
-                if state != StorageState::Finalizing {
-                    remove_leftovers(recovered.arranged).await;
-                }
-            }
-            tree = Some(recovered.tree);
-        } else if file.state == StorageState::Created {
-            tree = Some(IndexTree::new(file.id));
-        }
-        let mut is_changed = state != file.state;
-        file.state = state;
-        if let Some(damage) = damage
-            && state != StorageState::Failed
-        {
-            file.state = StorageState::Failed;
-            file.failure = Some(damage);
-            is_changed = true;
-        }
-        if is_changed {
-            let Services {
-                io_thread, catalog, ..
-            } = &self.inner.services;
-            if let Err(error) = publish_file(&folder, &file, io_thread, catalog).await {
-                tracing::error!(
-                    %error, storage = %file.id,
-                    "the storage file cannot be updated; its state is known until the restart only"
-                );
-            }
-        }
-        crate::fault_point!(async "start.adopted");
-        let (id, state) = (file.id, file.state);
+        let on_disk = file.state;
+        file.state = after_restart(on_disk);
         let key = file.idempotency_key.as_deref().map(IdempotencyKey::of_text);
-        if let Some(failure) = &file.failure {
-            tracing::error!(storage = %id, failure, "the storage has failed and is read-only");
-        }
-        let storage = Arc::new(Storage::new(
-            folder,
-            file,
-            tree,
-            Arc::clone(&self.inner.storages.block_cache),
-        ));
+        let storage = match unfinished_bytes {
+            Some(bytes) => Storage::recovering(folder, file, cache, bytes),
+            None => {
+                let tree = (on_disk == StorageState::Created).then(|| IndexTree::new(file.id));
+                Storage::new(folder, file, tree, cache)
+            }
+        };
+        let storage = Arc::new(storage);
+        let (state, id) = (storage.state(), storage.id);
         if state == StorageState::Finalized && are_missing(&storage.folder, &storage.info()) {
             self.inner.services.missing_checksums.add(id);
         }
-        if accepts_packets(state) || state == StorageState::Finalizing {
-            self.inner
-                .tasks
-                .start_writer(&storage, &self.inner.services);
-        }
-        self.inner.storages.registry.insert(storage, key);
+        registry.insert(Arc::clone(&storage), key);
+        unfinished_bytes.map(|_| Unfinished { storage, on_disk })
+    }
+
+    /// How far the recovery of storages after the start is; `None` when all are ready.
+    #[must_use]
+    pub fn recovery(&self) -> Option<RecoveryStatus> {
+        let status = self.inner.recoveries.status();
+        let counters = self.counters();
+        let RecoveryStatus {
+            storages,
+            bytes_scanned,
+            bytes_total,
+        } = status.unwrap_or_default();
+        counters.recovering_storages.set(storages);
+        counters.recovery_scanned_bytes.set(bytes_scanned);
+        counters.recovery_bytes.set(bytes_total);
+        status
     }
 
     fn watch_space(&self) {
@@ -293,6 +270,7 @@ impl Engine {
     /// Ends all tasks in the middle of their work.
     #[cfg(test)]
     pub(super) async fn abort_tasks(&self) {
+        self.inner.recoveries.stop().await;
         self.inner.tasks.shutdown().await;
     }
 
@@ -302,6 +280,7 @@ impl Engine {
     /// When the I/O thread has panicked.
     pub async fn shutdown(&self) -> Result<(), StorageError> {
         self.inner.storages.interrupt_finalizations();
+        self.inner.recoveries.stop().await;
         let storages = self.inner.storages.registry.all();
         let mut stopped = Vec::new();
         for storage in storages {
@@ -340,6 +319,18 @@ impl Engine {
             }),
         }
     }
+}
+
+/// The budget of the bytes in flight.
+fn budget(services: &Services) -> ByteBudget {
+    let config = &services.config;
+    let droppable = Arc::clone(&services.droppable);
+    ByteBudget::new(
+        config.in_flight_bytes_max,
+        config.agent_in_flight_bytes_max,
+        droppable,
+        Arc::clone(&services.counters),
+    )
 }
 
 struct Prepared {
@@ -383,7 +374,7 @@ fn prepare(
     sync_everything(&config.data_dir)?;
     crate::fault_point!("start.synced");
     let catalog = Catalog::open(&config.data_dir.join(CATALOG_FOLDER), &tracer)?;
-    let found = find_storages(&storages, &catalog, config.in_flight_bytes_max)?;
+    let found = find_storages(&storages, &catalog)?;
     let services = Services {
         config: Arc::clone(config),
         io_thread,

@@ -17,7 +17,7 @@ use super::{
     label_values::has_label, registry::Registry, tasks::Tasks, texts::check_texts,
 };
 use crate::{
-    Progress, StorageError,
+    Progress, RecoveryStatus, StorageError,
     clock::{now_ns, random_10},
     state::may_move,
     storage::{Storage, StorageStatus, publish_file},
@@ -77,7 +77,7 @@ impl Storages {
     /// # Errors
     /// When there is none with this id.
     pub fn get(&self, id: StorageId) -> Result<StorageInfo, StorageError> {
-        Ok(self.registry.find(id)?.info())
+        Ok(self.registry.known(id)?.info())
     }
 
     /// How writing to a storage goes.
@@ -88,11 +88,42 @@ impl Storages {
         Ok(self.registry.find(id)?.status(&self.services.droppable))
     }
 
+    /// How far the recovery of a storage is; `None` when it is recovered, or does not exist.
+    #[must_use]
+    pub fn recovery(&self, id: StorageId) -> Option<RecoveryStatus> {
+        self.registry.known(id).ok()?.readiness.recovery()
+    }
+
+    /// Refuses a storage that is not recovered yet; one that does not exist is not refused.
+    ///
+    /// # Errors
+    /// [`StorageError::Recovering`].
+    pub fn check_recovered(&self, id: StorageId) -> Result<(), StorageError> {
+        self.registry
+            .known(id)
+            .map_or(Ok(()), |storage| storage.check_ready())
+    }
+
+    /// Waits until a storage is recovered.
+    ///
+    /// # Errors
+    /// When there is none with this id.
+    pub async fn recovered(&self, id: StorageId) -> Result<(), StorageError> {
+        self.registry.known(id)?.readiness.ended().await;
+        Ok(())
+    }
+
     /// The storages that match `filter`, sorted by id, which is the order of creation.
     #[must_use]
     pub fn list(&self, filter: &StorageFilter) -> Vec<StorageInfo> {
         let storages = self.registry.all();
-        let infos = storages.iter().map(|storage| storage.info());
+        let listed = storages.iter().filter(|storage| {
+            let is_recovering = !storage.readiness.is_ready();
+            filter
+                .recovering
+                .is_none_or(|wanted| wanted == is_recovering)
+        });
+        let infos = listed.map(|storage| storage.info());
         let has_labels = |info: &StorageInfo| {
             let mut labels = filter.labels.iter();
             labels.all(|label| has_label(&self.services.labels, info, label))
@@ -354,6 +385,8 @@ impl Storages {
         storage.is_deleted.store(true, Ordering::SeqCst);
         crate::fault_point!(async "delete.begun");
         storage.cancel_jobs();
+        storage.readiness.progress.cancel();
+        drop(storage.readiness.adopting.lock().await);
         let writer = storage.writer.read().clone();
         let (reply, done) = oneshot::channel();
         if let Some(writer) = writer

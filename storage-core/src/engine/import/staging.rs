@@ -117,8 +117,8 @@ impl<'a> Staging<'a> {
         )
         .map_err(|error| refused(&name, error.to_string()))?;
         // One that cannot be read is replaced.
-        let existing = self.registry.find(id);
-        if existing.is_ok_and(|existing| !existing.is_unreadable) {
+        let existing = self.registry.known(id);
+        if existing.is_ok_and(|existing| !existing.is_unreadable()) {
             return Err(StorageError::StorageExists(id));
         }
         let mut to_come = 0_u64;

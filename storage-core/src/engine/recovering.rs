@@ -1,0 +1,229 @@
+//! Recovers unfinished storages in the background, while all others are served.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use io_trace::{Scope, current};
+use parking_lot::Mutex;
+use storage_format::storage_file::StorageState;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use super::{folders::remove_leftovers, tasks::Tasks};
+use crate::{
+    Progress, RecoveryStatus, StorageError,
+    panic::panic_message,
+    recovery::{Recovered, Scan, ScanThreads, recover},
+    state::accepts_packets,
+    storage::{Storage, publish_file},
+    traced::on_thread,
+    writer::Services,
+};
+
+/// Wait before a recovery that lacked file descriptors or memory is repeated.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The recoveries of an engine.
+#[derive(Debug)]
+pub(super) struct Recoveries {
+    services: Services,
+    writers: Arc<Tasks>,
+    /// Storages that are recovered at the same time.
+    turns: Arc<Semaphore>,
+    threads: Arc<ScanThreads>,
+    tasks: Mutex<JoinSet<()>>,
+    /// What was to be recovered at the start.
+    all: Mutex<Vec<Arc<Storage>>>,
+    is_stopping: AtomicBool,
+}
+
+/// A storage to recover.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    pub(super) storage: Arc<Storage>,
+    /// The state in its storage file, which may be one that a restart ends.
+    pub(super) on_disk: StorageState,
+}
+
+impl Recoveries {
+    pub(super) fn new(services: &Services, writers: &Arc<Tasks>) -> Self {
+        let threads = services.config.recovery_thread_count.max(1);
+        Self {
+            services: services.clone(),
+            writers: Arc::clone(writers),
+            turns: Arc::new(Semaphore::new(threads.min(Semaphore::MAX_PERMITS))),
+            threads: Arc::new(ScanThreads::new(threads)),
+            tasks: Mutex::default(),
+            all: Mutex::default(),
+            is_stopping: AtomicBool::new(false),
+        }
+    }
+
+    /// Recovers `storages`, those with the least bytes first: most storages are ready soon.
+    pub(super) fn begin(self: &Arc<Self>, mut storages: Vec<Unfinished>) {
+        storages.sort_by_key(|Unfinished { storage, .. }| {
+            let recovery = storage.readiness.recovery().unwrap_or_default();
+            (recovery.bytes_total, storage.id)
+        });
+        let all = storages.iter().map(|each| Arc::clone(&each.storage));
+        *self.all.lock() = all.collect();
+        let mut tasks = self.tasks.lock();
+        for unfinished in storages {
+            let (recoveries, scope) = (Arc::clone(self), current());
+            tasks.spawn(async move {
+                let recovery = recoveries.recover(unfinished, scope.clone());
+                match scope {
+                    Some(scope) => scope.around(recovery).await,
+                    None => recovery.await,
+                }
+            });
+        }
+    }
+
+    /// How far all recoveries are; `None` when all storages are ready.
+    pub(super) fn status(&self) -> Option<RecoveryStatus> {
+        let mut all = self.all.lock();
+        let mut status = RecoveryStatus::default();
+        for storage in &*all {
+            status.add(&storage.readiness.progress);
+            if !storage.readiness.is_ready() {
+                status.storages = status.storages.saturating_add(1);
+            }
+        }
+        if status.storages == 0 {
+            all.clear();
+            return None;
+        }
+        Some(status)
+    }
+
+    /// Waits until every storage is ready.
+    pub(super) async fn ended(&self) {
+        let all = self.all.lock().clone();
+        for storage in all {
+            storage.readiness.ended().await;
+        }
+    }
+
+    /// Ends all recoveries. Threads that wait for the disk only read, and stop at their next read.
+    pub(super) async fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+        let all = std::mem::take(&mut *self.all.lock());
+        all.iter()
+            .for_each(|storage| storage.readiness.progress.cancel());
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.shutdown().await;
+    }
+
+    /// Recovers a storage and serves it. It stays as it is when the server stops meanwhile.
+    async fn recover(&self, unfinished: Unfinished, scope: Option<Scope>) {
+        let Ok(_turn) = self.turns.acquire().await else {
+            return;
+        };
+        let storage = &unfinished.storage;
+        let progress = &storage.readiness.progress;
+        let recovered = self.read(storage, progress, scope).await;
+        let _adopting = storage.readiness.adopting.lock().await;
+        if self.is_stopping.load(Ordering::Relaxed) {
+            return;
+        }
+        if storage.is_deleted() || progress.check().is_err() {
+            // It is served again when the deletion fails.
+            storage
+                .set_unreadable("its deletion failed and ended its recovery; restart the server");
+        } else {
+            match recovered {
+                Ok(recovered) => self.adopt(&unfinished, recovered).await,
+                Err(reason) => {
+                    tracing::error!(
+                        reason, storage = %storage.id,
+                        "the storage cannot be read and is FAILED; restore its files, import it \
+                         again, or delete it"
+                    );
+                    storage.set_unreadable(&reason);
+                }
+            }
+        }
+        storage.readiness.set_ready();
+    }
+
+    /// Reads the tree of a storage; the error says why that is impossible.
+    async fn read(
+        &self,
+        storage: &Storage,
+        progress: &Arc<Progress>,
+        scope: Option<Scope>,
+    ) -> Result<Recovered, String> {
+        loop {
+            let scan = Scan {
+                progress: Arc::clone(progress),
+                threads: Arc::clone(&self.threads),
+            };
+            let (folder, id) = (storage.folder.clone(), storage.id);
+            let torn_bytes_max = self.services.config.in_flight_bytes_max;
+            let read = move || recover(&folder, id, torn_bytes_max, &scan);
+            match on_thread(scope.clone(), read).await {
+                Ok(Ok(recovered)) => return Ok(recovered),
+                Ok(Err(error @ StorageError::Exhausted { .. })) => {
+                    tracing::warn!(%error, storage = %id, "a recovery is repeated");
+                    tokio::time::sleep(RETRY_INTERVAL).await;
+                }
+                Ok(Err(error)) => return Err(error.to_string()),
+                Err(error) => {
+                    let panic = error.try_into_panic();
+                    let message = panic
+                        .as_ref()
+                        .map_or("it was cancelled", |panic| panic_message(&**panic));
+                    return Err(format!("its recovery ended unexpectedly: {message}"));
+                }
+            }
+        }
+    }
+
+    /// Takes the result of a recovery, and starts the writer.
+    async fn adopt(&self, unfinished: &Unfinished, recovered: Recovered) {
+        let Unfinished { storage, on_disk } = unfinished;
+        let mut file = storage.info();
+        let damage = recovered.damage.map(|damage| damage.to_string());
+        // A file that seems to be left over may be what remains of a damaged log.
+        if damage.is_none() && file.state != StorageState::Failed {
+            crate::fault_point!(async "start.recovered");
+            remove_leftovers(recovered.leftovers).await;
+            if file.state != StorageState::Finalizing {
+                remove_leftovers(recovered.arranged).await;
+            }
+        }
+        if let Some(damage) = damage
+            && file.state != StorageState::Failed
+        {
+            file.state = StorageState::Failed;
+            file.failure = Some(damage);
+        }
+        if file.state != *on_disk {
+            let Services {
+                io_thread, catalog, ..
+            } = &self.services;
+            let published = publish_file(&storage.folder, &file, io_thread, catalog);
+            if let Err(error) = published.await {
+                tracing::error!(
+                    %error, storage = %file.id,
+                    "the storage file cannot be updated; its state is known until the restart only"
+                );
+            }
+        }
+        crate::fault_point!(async "start.adopted");
+        if let Some(failure) = &file.failure {
+            tracing::error!(storage = %file.id, failure, "the storage has failed and is read-only");
+        }
+        // The writer finalizes, too.
+        let is_written = accepts_packets(file.state) || file.state == StorageState::Finalizing;
+        storage.recovered(file, recovered.tree);
+        if is_written {
+            self.writers.start_writer(storage, &self.services);
+        }
+    }
+}
