@@ -47,6 +47,8 @@ impl Recorder {
         waits: bool,
     ) -> Result<Vec<Recorded>, RecordingError> {
         let Some(position) = packet.position else {
+            // With a position, they are queried for theirs.
+            self.inner.registry.check_recovered()?;
             return self.deliver(packet, permit, (waits, &[])).await;
         };
         let next = self.inner.positions.entry(&packet.agent, &packet.stream);

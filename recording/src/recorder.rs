@@ -91,6 +91,7 @@ impl Recorder {
         spec.check()?;
         let registry = &self.inner.registry;
         let storage = registry.engine.storages().get(spec.storage)?;
+        registry.engine.storages().check_recovered(spec.storage)?;
         if !matches!(storage.state, StorageState::Created | StorageState::Open) {
             return Err(StorageError::WrongState {
                 storage: storage.id,
@@ -146,7 +147,8 @@ impl Recorder {
     /// already is removed from the list.
     ///
     /// # Errors
-    /// When there is none with this id, or the list cannot be saved.
+    /// When there is none with this id, its storage is not recovered yet, or the list cannot be
+    /// saved.
     pub async fn stop(&self, id: Uuid) -> Result<RecordingInfo, RecordingError> {
         let registry = &self.inner.registry;
         let recording = registry.find(id)?;
@@ -154,6 +156,9 @@ impl Recorder {
             registry.forget(id).await?;
             return Ok(recording.info());
         }
+        // Its task waits for the storage before it does anything else.
+        let storages = registry.engine.storages();
+        storages.check_recovered(recording.spec.storage)?;
         recording.stop.send_if_modified(|reason| match reason {
             Some(_) => false,
             none => {

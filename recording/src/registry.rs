@@ -204,6 +204,13 @@ impl Registry {
         shared.recordings.iter().map(|each| each.info()).collect()
     }
 
+    /// Refuses packets while a storage that is being filled is not recovered.
+    pub(crate) fn check_recovered(&self) -> Result<(), StorageError> {
+        let storages = self.engine.storages();
+        let mut filled = self.filled_storages().into_iter();
+        filled.try_for_each(|storage| storages.check_recovered(storage))
+    }
+
     /// The storages that are being filled.
     pub(crate) fn filled_storages(&self) -> Vec<StorageId> {
         let shared = self.shared.lock();

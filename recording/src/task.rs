@@ -55,7 +55,7 @@ pub(crate) async fn run(
 ) {
     // Dropped at the end: whoever stops the recording waits for that.
     let mut stop = recording.stop.subscribe();
-    let end = match wait_for_start(&recording, &mut stop, &mut stopping).await {
+    let end = match wait_for_start(&registry.engine, &recording, &mut stop, &mut stopping).await {
         Some(end) => end,
         None => match Running::begin(&registry, &recording).await {
             Err(error) => {
@@ -106,8 +106,9 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
     drop(stopping.wait_for(|stopping| *stopping).await);
 }
 
-/// Waits until the recording starts; returns an end that comes first.
+/// Waits until the recording starts and its storage is recovered; returns an end that comes first.
 async fn wait_for_start(
+    engine: &Engine,
     recording: &Recording,
     stop: &mut watch::Receiver<Option<String>>,
     stopping: &mut watch::Receiver<bool>,
@@ -116,13 +117,15 @@ async fn wait_for_start(
         if let Some(reason) = stop.borrow_and_update().clone() {
             return Some(End::Over(reason));
         }
-        if recording.state() == RecordingState::On || recording.is_triggered() {
-            return None;
-        }
         let start = recording.times().0;
         let left = start.map(|start| start.saturating_sub(storage_core::clock::now_ns()));
-        if left.is_some_and(|left| left <= 0) {
-            return None;
+        let is_on = recording.state() == RecordingState::On || recording.is_triggered();
+        if is_on || left.is_some_and(|left| left <= 0) {
+            tokio::select! {
+                // Without the storage, the recording ends when it begins.
+                _ = engine.storages().recovered(recording.spec.storage) => return None,
+                () = stopped(stopping) => return Some(End::Stopping),
+            }
         }
         // Without a start there is a trigger, which changes `stop`.
         let left = left.map_or(3600, |left| left.unsigned_abs() / 1_000_000_000);
