@@ -100,4 +100,11 @@ impl AppState {
     pub(crate) fn is_draining(&self) -> bool {
         *self.stage.borrow() > Stage::Running
     }
+
+    /// Waits until the server is shutting down.
+    pub(crate) async fn draining(&self) {
+        // Without a sender, the server has shut down.
+        let mut stage = self.stage.clone();
+        drop(stage.wait_for(|stage| *stage > Stage::Running).await);
+    }
 }

@@ -127,6 +127,7 @@ pub(super) async fn copy(
 ) -> Result<Response, Problem> {
     let source: StorageId = id.parse()?;
     let info = app.engine.storages().get(source)?;
+    app.engine.storages().check_recovered(source)?;
     let request: StorageCopy = read_json(&app, &headers, body).await?;
     let kinds = request.kinds.iter().map(|kind| {
         kind.parse::<Kind>()

@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use storage_format::StorageId;
+use storage_format::storage_file::StorageState;
 
 use super::jobs::{accepted, job_field};
 use super::refusals::Conflict;
@@ -37,6 +38,7 @@ pub(super) async fn finalize(
 ) -> Result<Response, Problem> {
     let id: StorageId = id.parse()?;
     app.engine.storages().get(id)?;
+    app.engine.storages().check_recovered(id)?;
     let job = begin(&app, id);
     let field = job.as_ref().map(job_field);
     let answer = match &job {
@@ -56,12 +58,16 @@ pub(super) async fn finalize(
     Ok(response)
 }
 
-/// Continues the finalizations that were running when the server ended.
+/// Continues the finalizations that were running when the server ended, each when its storage is
+/// recovered.
 pub(crate) fn resume_finalizations(app: &Arc<AppState>) {
     for id in app.engine.storages().interrupted_finalizations() {
-        tracing::info!(storage = %id, "continuing an interrupted finalization");
         let work = Arc::clone(app);
         app.jobs.detach(async move {
+            if !is_still_interrupted(&work, id).await {
+                return;
+            }
+            tracing::info!(storage = %id, "continuing an interrupted finalization");
             let job = begin(&work, id);
             if let Err(problem) = run(&work, id, job).await {
                 tracing::error!(
@@ -70,6 +76,21 @@ pub(crate) fn resume_finalizations(app: &Arc<AppState>) {
                 );
             }
         });
+    }
+}
+
+/// Waits until a storage is recovered; whether its finalization has to be continued.
+async fn is_still_interrupted(app: &AppState, id: StorageId) -> bool {
+    let storages = app.engine.storages();
+    tokio::select! {
+        biased;
+        // The next start continues it.
+        () = app.draining() => false,
+        recovered = storages.recovered(id) => {
+            let state = storages.get(id).map(|storage| storage.state);
+            // It may have failed, or have been deleted.
+            recovered.is_ok() && matches!(state, Ok(StorageState::Finalizing))
+        }
     }
 }
 

@@ -79,6 +79,7 @@ pub(super) async fn verify(
 ) -> Result<Response, Problem> {
     let id: StorageId = id.parse()?;
     app.engine.storages().get(id)?;
+    app.engine.storages().check_recovered(id)?;
     let job = app.jobs.start(JobKind::Verify, Some(id))?;
     if prefers_async(&headers) {
         let accepted = accepted(&app, &job)?;

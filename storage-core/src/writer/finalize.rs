@@ -39,6 +39,10 @@ impl Writer {
         progress: &Arc<Progress>,
     ) -> Result<StorageFile, StorageError> {
         *self.storage.arranging.lock() = Some(Arc::clone(progress));
+        // A stop that came before cancelled nothing.
+        if self.services.is_stopping.load(Ordering::Relaxed) {
+            progress.cancel();
+        }
         let finalized = self.complete_files(progress).await;
         *self.storage.arranging.lock() = None;
         match finalized {
