@@ -1,6 +1,8 @@
 //! Recovers unfinished storages in the background, while all others are served.
 
 use std::{
+    any::Any,
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -8,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::FutureExt as _;
 use io_trace::{Scope, current};
 use parking_lot::Mutex;
 use storage_format::storage_file::StorageState;
@@ -39,6 +42,10 @@ pub(super) struct Recoveries {
     /// What was to be recovered at the start.
     all: Mutex<Vec<Arc<Storage>>>,
     is_stopping: AtomicBool,
+}
+
+fn ended_unexpectedly(panic: &(dyn Any + Send)) -> String {
+    format!("its recovery ended unexpectedly: {}", panic_message(panic))
 }
 
 /// A storage to recover.
@@ -109,12 +116,16 @@ impl Recoveries {
         }
     }
 
-    /// Ends all recoveries. Threads that wait for the disk only read, and stop at their next read.
+    /// Ends all recoveries; one whose result is being applied is completed. Threads that wait for
+    /// the disk only read, and stop at their next read.
     pub(super) async fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         let all = std::mem::take(&mut *self.all.lock());
         all.iter()
             .for_each(|storage| storage.readiness.progress.cancel());
+        for storage in all {
+            drop(storage.readiness.adopting.lock().await);
+        }
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.shutdown().await;
     }
@@ -136,16 +147,22 @@ impl Recoveries {
             storage
                 .set_unreadable("its deletion failed and ended its recovery; restart the server");
         } else {
-            match recovered {
-                Ok(recovered) => self.adopt(&unfinished, recovered).await,
-                Err(reason) => {
-                    tracing::error!(
-                        reason, storage = %storage.id,
-                        "the storage cannot be read and is FAILED; restore its files, import it \
-                         again, or delete it"
-                    );
-                    storage.set_unreadable(&reason);
+            let adopted = match recovered {
+                Ok(recovered) => {
+                    let adopting = AssertUnwindSafe(self.adopt(&unfinished, recovered));
+                    let adopted = adopting.catch_unwind().await;
+                    adopted.map_err(|panic| ended_unexpectedly(&*panic))
                 }
+                Err(reason) => Err(reason),
+            };
+            if let Err(reason) = adopted {
+                tracing::error!(
+                    reason, storage = %storage.id,
+                    "the storage cannot be read and is FAILED; restore its files, import it \
+                     again, or delete it"
+                );
+                storage.poison.set(&reason);
+                storage.set_unreadable(&reason);
             }
         }
         storage.readiness.set_ready();
@@ -165,7 +182,15 @@ impl Recoveries {
             };
             let (folder, id) = (storage.folder.clone(), storage.id);
             let torn_bytes_max = self.services.config.in_flight_bytes_max;
-            let read = move || recover(&folder, id, torn_bytes_max, &scan);
+            #[cfg(test)]
+            let faults = self.services.config.faults.clone();
+            let read = move || {
+                #[cfg(test)]
+                if let Some(plan) = &faults {
+                    plan.panic_at(crate::io::faulty::Operation::Recover);
+                }
+                recover(&folder, id, torn_bytes_max, &scan)
+            };
             match on_thread(scope.clone(), read).await {
                 Ok(Ok(recovered)) => return Ok(recovered),
                 Ok(Err(error @ StorageError::Exhausted { .. })) => {
@@ -174,11 +199,10 @@ impl Recoveries {
                 }
                 Ok(Err(error)) => return Err(error.to_string()),
                 Err(error) => {
-                    let panic = error.try_into_panic();
-                    let message = panic
-                        .as_ref()
-                        .map_or("it was cancelled", |panic| panic_message(&**panic));
-                    return Err(format!("its recovery ended unexpectedly: {message}"));
+                    return Err(match error.try_into_panic() {
+                        Ok(panic) => ended_unexpectedly(&*panic),
+                        Err(error) => format!("its recovery ended unexpectedly: {error}"),
+                    });
                 }
             }
         }
@@ -187,6 +211,10 @@ impl Recoveries {
     /// Takes the result of a recovery, and starts the writer.
     async fn adopt(&self, unfinished: &Unfinished, recovered: Recovered) {
         let Unfinished { storage, on_disk } = unfinished;
+        #[cfg(test)]
+        if let Some(plan) = &self.services.config.faults {
+            plan.panic_at(crate::io::faulty::Operation::Adopt);
+        }
         let mut file = storage.info();
         let damage = recovered.damage.map(|damage| damage.to_string());
         // A file that seems to be left over may be what remains of a damaged log.

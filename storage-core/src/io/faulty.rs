@@ -30,6 +30,10 @@ pub(crate) enum Operation {
     Dispatch,
     /// A push that reaches the writer.
     Submit,
+    /// The recovery of a storage.
+    Recover,
+    /// The end of it, when the result is applied.
+    Adopt,
 }
 
 /// What happens instead of success.

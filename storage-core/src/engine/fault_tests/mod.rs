@@ -8,6 +8,7 @@ mod finalized;
 mod index_memory;
 mod merging;
 mod power;
+mod recovering;
 mod simulation;
 
 use std::{collections::BTreeMap, sync::Arc};
