@@ -97,7 +97,14 @@ impl Agent {
 
     /// A stream that is already declared.
     pub fn new(storage: &str, agent: &str, stream: &str) -> Self {
-        let path = format!("/api/v1/storages/{storage}/agents/{agent}/streams/{stream}/packets");
+        Self::of_path(&format!(
+            "/api/v1/storages/{storage}/agents/{agent}/streams/{stream}/packets"
+        ))
+    }
+
+    /// A stream that is already declared and pushed to this path.
+    pub fn of_path(path: &str) -> Self {
+        let path = path.to_owned();
         Self { path, epoch: 1 }
     }
 

@@ -75,6 +75,15 @@ impl Api {
         self.connection.send(request)
     }
 
+    /// Whether storages are still being recovered after the start.
+    ///
+    /// # Errors
+    /// If the connection breaks.
+    pub fn is_recovering(&mut self) -> io::Result<bool> {
+        let response = self.send(&Request::new("GET", "/readyz"))?;
+        Ok(response.status == 503 && response.json()["code"] == "recovering")
+    }
+
     /// A call with an optional JSON body below `/api/v1`; returns the plain response.
     pub fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Response {
         let path = format!("/api/v1{path}");

@@ -67,12 +67,15 @@ pub struct Server {
     data: PathBuf,
     log: PathBuf,
     settings: Settings,
+    begin: Instant,
     /// The time from the start of the process to the ready line.
     ready_after: Duration,
+    /// The time from the start of the process until all storages were recovered.
+    recovered_after: Duration,
 }
 
 impl Server {
-    /// Starts a server on this folder and waits until it is ready.
+    /// Starts a server on this folder and waits until all storages are recovered.
     ///
     /// # Panics
     /// If it does not become ready; the message contains its log.
@@ -99,6 +102,16 @@ impl Server {
     /// # Errors
     /// If the process exits, or prints nothing for two minutes.
     pub fn try_start(folder: &Path, settings: &Settings) -> Result<Self, String> {
+        let mut server = Self::listening(folder, settings)?;
+        server.try_wait_until_recovered()?;
+        Ok(server)
+    }
+
+    /// Starts a server and waits until it accepts requests; storages may still be recovering.
+    ///
+    /// # Errors
+    /// As for [`Self::try_start`].
+    pub fn listening(folder: &Path, settings: &Settings) -> Result<Self, String> {
         let begin = Instant::now();
         let child = command(folder, settings).stdout(Stdio::piped()).spawn();
         let mut child = child.unwrap_or_else(|error| panic!("the server's program: {error}"));
@@ -110,7 +123,9 @@ impl Server {
                 data: folder.join(DATA),
                 log,
                 settings: settings.clone(),
+                begin,
                 ready_after: begin.elapsed(),
+                recovered_after: Duration::ZERO,
             }),
             None => {
                 // The process may have exited already.
@@ -144,9 +159,39 @@ impl Server {
         &self.data
     }
 
-    /// How long the start took.
+    /// How long it took until it accepted requests.
     pub fn ready_after(&self) -> Duration {
         self.ready_after
+    }
+
+    /// How long it took until all storages were recovered.
+    pub fn recovered_after(&self) -> Duration {
+        self.recovered_after
+    }
+
+    /// Waits until all storages are recovered.
+    ///
+    /// # Panics
+    /// If that takes longer than a start may take.
+    pub fn wait_until_recovered(&mut self) {
+        if let Err(why) = self.try_wait_until_recovered() {
+            panic!("{why}");
+        }
+    }
+
+    fn try_wait_until_recovered(&mut self) -> Result<(), String> {
+        let ended = |error| format!("the server ended while it recovered storages: {error}");
+        let mut api = Api::new(Connection::open(self.address).map_err(ended)?);
+        while api.is_recovering().map_err(ended)? {
+            let waited = self.begin.elapsed();
+            assert!(
+                waited < READY_LIMIT,
+                "storages are not recovered after {waited:?}"
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.recovered_after = self.begin.elapsed();
+        Ok(())
     }
 
     /// A new connection to it.
@@ -243,6 +288,18 @@ impl Server {
     pub fn restart(&mut self) {
         let settings = self.settings.clone();
         self.restart_with(&settings);
+    }
+
+    /// As [`Self::restart_with`], but waits only until it accepts requests; storages may still be
+    /// recovering.
+    pub fn restart_listening(&mut self, settings: &Settings) {
+        let ended = self.child.try_wait().expect("a child can be waited for");
+        assert!(
+            ended.is_some(),
+            "the server must exit before it is restarted"
+        );
+        let server = Self::listening(&self.folder(), settings);
+        *self = server.unwrap_or_else(|why| panic!("{why}"));
     }
 
     /// Restarts it on the same folder with other settings. It must have exited before.

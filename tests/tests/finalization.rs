@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use harness::{Agent, Api, Request, Server, Settings, payload};
 
 const LIMIT: Duration = Duration::from_secs(60);
-const STREAMS: u64 = 5;
+pub(crate) const STREAMS: u64 = 5;
 
 /// Pushes packets of all streams in turn.
-fn push(api: &mut Api, storage: &str, sequences: std::ops::Range<u64>) {
+pub(crate) fn push(api: &mut Api, storage: &str, sequences: std::ops::Range<u64>) {
     let agents: Vec<_> = (0..STREAMS)
         .map(|stream| Agent::declare(api, storage, "a", &format!("s{stream}"), "none"))
         .collect();
@@ -20,7 +20,7 @@ fn push(api: &mut Api, storage: &str, sequences: std::ops::Range<u64>) {
 }
 
 /// Starts a finalization without waiting for it; returns its job once it is arranging.
-fn begin(api: &mut Api, storage: &str) -> String {
+pub(crate) fn begin(api: &mut Api, storage: &str) -> String {
     let path = format!("/api/v1/storages/{storage}/finalize");
     let request = Request::new("POST", &path).header("prefer", "respond-async");
     let response = api.send(&request).unwrap();
@@ -40,7 +40,7 @@ fn begin(api: &mut Api, storage: &str) -> String {
     job
 }
 
-fn wait_for_state(api: &mut Api, storage: &str, state: &str) {
+pub(crate) fn wait_for_state(api: &mut Api, storage: &str, state: &str) {
     let begin = Instant::now();
     while api.state(storage) != state {
         assert!(

@@ -37,6 +37,7 @@ mod random_queries;
 mod ranges;
 mod real_traces;
 mod recording;
+mod recovering;
 mod restart;
 mod server_traps;
 mod shutdown;

@@ -1,6 +1,8 @@
-//! The time until a server is ready, with many finalized storages and with data that no index part
-//! covers.
+//! The time until a server listens and until it is ready, with many finalized storages and with
+//! data that no index part covers.
 
+use std::fmt;
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
@@ -12,41 +14,55 @@ use crate::options::Options;
 use crate::process::{dist_server, fresh_folder};
 
 const READY_SECONDS_MAX: f64 = 5.0;
-const SECONDS_PER_GIB_MAX: f64 = 1.0;
+const SECONDS_PER_GIB_MAX: f64 = 0.8;
+const LISTENING_SECONDS_MAX: f64 = 1.0;
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// Connections that create storages.
 const MAKERS: u64 = 8;
 
-/// `--storages 10000 --tail-seconds 5 --runs 3`.
+/// No index part covers what is pushed.
+const UNCOVERED: &str = "[storage]\nlive_index_packets_max = 1000000000\n\
+    live_index_bytes_max = 1000000000000\nlive_index_seconds_max = 0\n\
+    uncovered_bytes_max = 1000000000000\n";
+
+/// `--storages 10000 --gib 4 --packet-bytes 4096 --runs 3`.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let storages: u64 = options.get("storages", 10_000)?;
-    let tail = Duration::from_secs_f64(options.get("tail-seconds", 5.0)?);
+    let gib_wanted: f64 = options.get("gib", 4.0)?;
+    let packet_bytes: usize = options.get("packet-bytes", 4096)?;
     let runs = options.get("runs", 3)?;
     let folder = fresh_folder("bench/restart")?;
     let settings = Settings {
         program: Some(dist_server()?),
-        ..Settings::default()
+        ..Settings::with_config(UNCOVERED)
     };
     let mut server = Server::start(&folder, &settings);
     make_storages(&server, storages);
-    let many = median(&ready_seconds(&mut server, runs));
-    let bytes = push_tail(&server, tail);
-    let with_tail = ready_seconds(&mut server, 1);
+    let many = Starts::of(&mut server, runs);
+    let bytes = push_tail(&server, gib_wanted, packet_bytes);
+    let with_tail = Starts::of(&mut server, runs);
     #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
     let gib = bytes as f64 / GIB;
-    // Only the first start after the kill reads the uncovered data; it also opens all storages.
-    let per_gib = (with_tail[0] - many).max(0.0) / gib;
-    println!("{storages} finalized storages: ready after {many:.3} s");
+    // It also opens all storages.
+    let per_gib = (with_tail.recovered - many.recovered).max(0.0) / gib;
+    println!("{storages} finalized storages: {many}");
     println!(
-        "with {gib:.2} GiB pushed before a kill: ready after {:.3} s",
-        with_tail[0]
+        "with {gib:.2} GiB of packets of {packet_bytes} bytes that no part covers: {with_tail}"
     );
+    let peak = server.peak_bytes() >> 20;
+    println!("peak of the memory of the last start: {peak} MiB");
+    fs::remove_dir_all(&folder).ok();
     conclude(&[
+        Verdict::new(
+            "listening with uncovered data, s",
+            Target::AtMost(LISTENING_SECONDS_MAX),
+            with_tail.listening,
+        ),
         Verdict::new(
             format!("ready with {storages} finalized storages, s"),
             Target::AtMost(READY_SECONDS_MAX),
-            many,
+            many.recovered,
         ),
         Verdict::new(
             "recovery, s per GiB of uncovered data",
@@ -75,29 +91,60 @@ fn make_storages(server: &Server, count: u64) {
     });
 }
 
-/// Seconds from the start of the process to its ready line, after a kill each time.
-fn ready_seconds(server: &mut Server, runs: usize) -> Vec<f64> {
-    let mut seconds = Vec::new();
-    for _ in 0..runs {
-        server.kill();
-        server.restart();
-        seconds.push(server.ready_after().as_secs_f64());
-    }
-    seconds
+/// Seconds from the start of the process, medians of several starts after a kill each.
+struct Starts {
+    /// Until it listens.
+    listening: f64,
+    /// Until all storages are recovered.
+    recovered: f64,
 }
 
-/// Pushes into an open storage for a while; returns the acknowledged payload bytes.
-fn push_tail(server: &Server, duration: Duration) -> u64 {
+impl Starts {
+    fn of(server: &mut Server, runs: usize) -> Self {
+        let (mut listening, mut recovered) = (Vec::new(), Vec::new());
+        for _ in 0..runs {
+            server.kill();
+            server.restart();
+            listening.push(server.ready_after().as_secs_f64());
+            recovered.push(server.recovered_after().as_secs_f64());
+        }
+        Self {
+            listening: median(&listening),
+            recovered: median(&recovered),
+        }
+    }
+}
+
+impl fmt::Display for Starts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            listening,
+            recovered,
+        } = self;
+        write!(
+            f,
+            "listening after {listening:.3} s, ready after {recovered:.3} s"
+        )
+    }
+}
+
+/// Pushes into an open storage; returns the acknowledged payload bytes.
+fn push_tail(server: &Server, gib: f64, packet_bytes: usize) -> u64 {
     let storage = server.api().create_storage("tail");
-    let load = Load {
-        address: server.address(),
-        storage,
-        streams: 4,
-        connections: 4,
-        body: Body::One(256 << 10),
-        pace: Pace::Full,
-        codec: "none",
-        duration,
-    };
-    load.run().bytes
+    let mut bytes = 0;
+    #[expect(clippy::cast_precision_loss, reason = "a bench ends about there")]
+    while (bytes as f64) < gib * GIB {
+        let load = Load {
+            address: server.address(),
+            storage: storage.clone(),
+            streams: 4,
+            connections: 4,
+            body: Body::Many(packet_bytes, (1 << 20) / packet_bytes),
+            pace: Pace::Full,
+            codec: "none",
+            duration: Duration::from_secs(1),
+        };
+        bytes += load.run().bytes;
+    }
+    bytes
 }
