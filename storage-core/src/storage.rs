@@ -26,6 +26,7 @@ use crate::{
     catalog::Catalog,
     clock::now_ns,
     droppable::{Droppable, DroppedPackets, LaneSignal},
+    io::rename,
     io_thread::{IoThread, Tail},
     leaf_bytes::{LeafMap, LeafReader},
     poison::Poison,
@@ -35,6 +36,7 @@ use crate::{
     state::may_move,
     status::{WriteCounts, WriteStatus},
     storage_copy,
+    traced::on_thread,
     tree::{BlockCache, Found, IndexTree, ReadEntries},
     writer::WriterMessage,
 };
@@ -65,6 +67,8 @@ pub(crate) struct Storage {
     pub(crate) arranging: parking_lot::Mutex<Option<Arc<Progress>>>,
     /// It is being deleted; requests that still use it get the error that it does not exist.
     pub(crate) is_deleted: AtomicBool,
+    /// Set once its folder has another name, because it is deleted.
+    is_moved: AtomicBool,
     /// One load of the tree at a time.
     pub(crate) loading: tokio::sync::Mutex<()>,
     pub(crate) cache: Arc<BlockCache>,
@@ -145,6 +149,7 @@ impl Storage {
             finalizing: Arc::default(),
             arranging: parking_lot::Mutex::default(),
             is_deleted: AtomicBool::new(false),
+            is_moved: AtomicBool::new(false),
             loading: tokio::sync::Mutex::default(),
             cache,
             jobs: parking_lot::Mutex::default(),
@@ -218,6 +223,26 @@ impl Storage {
         if self.is_unreadable() {
             return Err(self.wrong_state("reading", "readable files"));
         }
+        Ok(())
+    }
+
+    /// Refuses what needs the folder of a storage that was deleted.
+    fn check_there(&self) -> Result<(), StorageError> {
+        if self.is_moved.load(Ordering::Relaxed) {
+            return Err(StorageError::StorageNotFound(self.id));
+        }
+        Ok(())
+    }
+
+    /// Gives the folder the name `to`, because the storage is deleted. No change of the storage
+    /// file is under way then, and none comes after it.
+    pub(crate) async fn move_away(&self, to: PathBuf) -> Result<(), StorageError> {
+        let _changing = self.changing.lock().await;
+        let from = self.folder.clone();
+        let moving = move || rename(&from, &to).map_err(StorageError::io("move", from));
+        let moved = on_thread(io_trace::current(), moving).await;
+        moved.map_err(|_| StorageError::Stopping)??;
+        self.is_moved.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -358,6 +383,7 @@ impl Storage {
     ) -> Result<StorageFile, StorageError> {
         self.check_readable()?;
         let _changing = self.changing.lock().await;
+        self.check_there()?;
         let mut file = self.current_file();
         let before = file.state;
         change(&mut file)?;
@@ -367,6 +393,11 @@ impl Storage {
             "a storage changes from {before} to {} by no defined transition",
             file.state
         );
+        if crate::sabotaged!("copy-first") && file.state == StorageState::Finalized {
+            let name = FileName::StorageCopy(self.id).to_string();
+            let bytes = file.encode().unwrap_or_default().into();
+            let _ = io_thread.publish(self.folder.clone(), name, bytes).await;
+        }
         let published = publish_file(&self.folder, &file, io_thread, catalog).await;
         let bytes = published.map_err(|error| self.unless_deleted(error))?;
         crate::fault_point!(async "change.published");
@@ -429,6 +460,7 @@ impl Storage {
         let own = self.read_own_file()?;
         let name = FileName::StorageCopy(self.id);
         let _changing = self.changing.blocking_lock();
+        self.check_there()?;
         let copy = storage_copy::read(&self.folder, self.id, &name);
         let damage = match copy {
             Ok((_, bytes)) if bytes == own => return Ok(None),

@@ -6,7 +6,6 @@
 
 use std::{io, path::Path};
 
-use io_trace::Operation;
 use storage_format::{
     StorageId,
     limits::ENVELOPE_BODY_BYTES_MAX,
@@ -16,9 +15,8 @@ use storage_format::{
 
 use crate::{
     StorageError,
-    io::{StagedFile, sync_folder},
+    io::{StagedFile, remove_file, rename, sync_folder},
     read::read_small,
-    traced::operation,
 };
 
 /// Reads and decodes the storage file of `id` that is called `name` in `folder`.
@@ -98,7 +96,7 @@ pub(crate) fn replace(folder: &Path, name: &FileName, bytes: &[u8]) -> Result<()
     let path = folder.join(name.to_string());
     let unpublished = folder.join(format!("{name}{UNPUBLISHED_ENDING}"));
     // What a killed server left.
-    match std::fs::remove_file(&unpublished) {
+    match remove_file(&unpublished) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(StorageError::io("remove", &unpublished)(error));
         }
@@ -107,9 +105,6 @@ pub(crate) fn replace(folder: &Path, name: &FileName, bytes: &[u8]) -> Result<()
     let mut staged = StagedFile::create(unpublished.clone())?;
     staged.write(bytes)?;
     staged.finish()?;
-    let renamed = operation(Operation::Rename, &path, || {
-        std::fs::rename(&unpublished, &path)
-    });
-    renamed.map_err(StorageError::io("replace", &path))?;
+    rename(&unpublished, &path).map_err(StorageError::io("replace", &path))?;
     sync_folder(folder)
 }

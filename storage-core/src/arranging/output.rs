@@ -206,7 +206,7 @@ impl Output {
             name: FileName::Data(id).to_string(),
             role: FileRole::Data,
             length: sums.length(),
-            checksum: sums.checksum(),
+            checksum: sums.checksum() ^ u32::from(crate::sabotaged!("wrong-checksum")),
         });
         self.checksums.push(sums.finish(id));
         Ok(())

@@ -18,7 +18,7 @@ use super::{Plan, PlannedLeaf, output::Output};
 use crate::{
     StorageError,
     checksums::sum_file,
-    io::truncate,
+    io::{remove_file, truncate},
     recovery::{ArrangedFiles, arranged_files},
     tree::IndexPart,
 };
@@ -56,7 +56,7 @@ impl Output {
         let paths = found.data.values().map(|(path, _)| path);
         let parts = found.parts.iter().map(|part| &part.path);
         for path in paths.chain(parts).filter(|path| !is_kept(path)) {
-            std::fs::remove_file(path).map_err(StorageError::io("remove", path))?;
+            remove_file(path).map_err(StorageError::io("remove", path))?;
         }
         Ok(())
     }
@@ -75,12 +75,13 @@ impl Output {
             let Some((path, length)) = found.data.get(&file) else {
                 continue;
             };
-            if *length > tail.length {
+            let trusts = crate::sabotaged!("trust-leftovers");
+            if *length > tail.length && !trusts {
                 truncate(path, tail.length)?;
             }
             let pace = &mut self.pace;
             let sums = sum_file(path, tail.length, |bytes| pace.take(bytes))?;
-            if (sums.length(), sums.checksum()) != (tail.length, tail.checksum) {
+            if (sums.length(), sums.checksum()) != (tail.length, tail.checksum) && !trusts {
                 let kind = FormatErrorKind::Checksum {
                     stored: tail.checksum,
                     computed: sums.checksum(),
@@ -158,7 +159,7 @@ pub(crate) fn remove_arranged(folder: &Path, storage: StorageId) {
     };
     let parts = found.parts.iter().map(|part| &part.path);
     for path in found.data.values().map(|(path, _)| path).chain(parts) {
-        if let Err(error) = std::fs::remove_file(path)
+        if let Err(error) = remove_file(path)
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(%error, path = %path.display(), "a file that is not needed stays");

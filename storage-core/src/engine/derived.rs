@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
-use io_trace::{Cause, Operation};
+use io_trace::Cause;
 use storage_format::{
     StorageId,
     paths::{FileName, FileRole},
@@ -11,8 +11,8 @@ use storage_format::{
 
 use super::{FileInfo, blocking::Blocking, registry::Registry};
 use crate::{
-    StorageError, io_thread::IoThread, read::read_whole, space::Space, storage::Storage,
-    traced::operation, writer::Services,
+    StorageError, io::remove_file, io_thread::IoThread, read::read_whole, space::Space,
+    storage::Storage, writer::Services,
 };
 
 /// Derived files of storages: publishing and removing them.
@@ -69,14 +69,11 @@ impl DerivedFiles {
         }
         let path = storage.path(&name);
         self.blocking
-            .run(Cause::Index, move || {
-                let removed = operation(Operation::Unlink, &path, || std::fs::remove_file(&path));
-                match removed {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                        Err(StorageError::io("remove", path)(error))
-                    }
-                    _ => Ok(()),
+            .run(Cause::Index, move || match remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(StorageError::io("remove", path)(error))
                 }
+                _ => Ok(()),
             })
             .await
     }

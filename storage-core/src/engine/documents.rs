@@ -3,12 +3,12 @@
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use io_trace::{Cause, Operation};
+use io_trace::Cause;
 use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 
 use super::blocking::Blocking;
 use crate::{
-    StorageError, clock::now_ns, io_thread::IoThread, read::read_small, traced::operation,
+    StorageError, clock::now_ns, io::rename, io_thread::IoThread, read::read_small,
     writer::Services,
 };
 
@@ -56,8 +56,7 @@ impl Documents {
         let aside = to.clone();
         self.blocking
             .run(Cause::Manage, move || {
-                operation(Operation::Rename, &to, || std::fs::rename(&from, &to))
-                    .map_err(StorageError::io("rename", from))
+                rename(&from, &to).map_err(StorageError::io("rename", from))
             })
             .await?;
         Ok(aside)

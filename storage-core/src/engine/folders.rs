@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use io_trace::{Operation, current};
+use io_trace::current;
 
-use crate::traced::{on_thread, operation};
+use crate::{io::remove_file, traced::on_thread};
 
 /// The folder of a deleted storage begins with this until its files are removed.
 pub(super) const DELETED_PREFIX: &str = ".deleted-";
@@ -15,8 +15,7 @@ pub(super) const STAGING_PREFIX: &str = ".import-";
 pub(super) async fn remove_leftovers(paths: Vec<PathBuf>) {
     let remove = move || {
         for path in paths {
-            let removed = operation(Operation::Unlink, &path, || std::fs::remove_file(&path));
-            if let Err(error) = removed {
+            if let Err(error) = remove_file(&path) {
                 tracing::warn!(
                     %error, path = %path.display(),
                     "a leftover file cannot be removed; the next start tries again"

@@ -8,8 +8,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use io_trace::{Cause, Operation, Scope};
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use io_trace::{Cause, Scope};
 use storage_format::{paths::FileName, storage_file::StorageFile};
 use tokio::sync::oneshot;
 
@@ -19,9 +18,8 @@ use crate::{
     Progress, StorageError,
     archive::{ArchiveSink, read_archive},
     clock::random_u64,
-    io::sync_folder,
+    io::{create_folder, exchange, remove_folder, rename, sync_folder},
     storage::Storage,
-    traced::operation,
 };
 
 /// A storage that is complete on disk and not published yet.
@@ -83,10 +81,7 @@ impl Transfer {
         };
         if published.is_err() {
             let remove = self.blocking.run(Cause::Import, move || {
-                operation(Operation::Unlink, &folder, || {
-                    std::fs::remove_dir_all(&folder)
-                })
-                .map_err(StorageError::io("remove", &folder))
+                remove_folder(&folder).map_err(StorageError::io("remove", &folder))
             });
             // The folder may not exist; the next start removes what remains.
             let _ = remove.await;
@@ -115,7 +110,7 @@ impl Transfer {
         let (folder, target) = (staged.folder.clone(), replaced.folder.clone());
         let exchanged = self
             .blocking
-            .run(Cause::Import, move || exchange(&folder, &target));
+            .run(Cause::Import, move || exchange_durably(&folder, &target));
         if let Err(error) = exchanged.await {
             self.registry.insert(replaced, None);
             return Err(error);
@@ -126,10 +121,7 @@ impl Transfer {
         let damaged = staged.folder.clone();
         let info = self.serve(staged, replaced.folder.clone()).await?;
         let removed = self.blocking.run(Cause::Import, move || {
-            operation(Operation::Unlink, &damaged, || {
-                std::fs::remove_dir_all(&damaged)
-            })
-            .map_err(StorageError::io("remove", damaged))
+            remove_folder(&damaged).map_err(StorageError::io("remove", damaged))
         });
         if let Err(error) = removed.await {
             tracing::warn!(
@@ -144,24 +136,23 @@ impl Transfer {
         let id = staged.file.id;
         let folder = staged.folder.clone();
         let target = self.registry.folder().join(id.to_string());
-        let rename = {
+        let moving = {
             let target = target.clone();
             // A folder of this name that is not a storage remains.
             move || match std::fs::symlink_metadata(&target) {
                 Ok(_) => Err(StorageError::StorageExists(id)),
-                Err(_) => operation(Operation::Rename, &target, || {
-                    std::fs::rename(&folder, &target)
-                })
-                .map_err(StorageError::io("move", folder)),
+                Err(_) => rename(&folder, &target).map_err(StorageError::io("move", folder)),
             }
         };
-        self.blocking.run(Cause::Import, rename).await?;
+        self.blocking.run(Cause::Import, moving).await?;
         crate::fault_point!(async "import.renamed");
         let root = self.registry.folder().to_owned();
         if let Err(error) = self.io_thread.sync_folder(root.clone()).await {
-            let remove = move || std::fs::remove_dir_all(target);
-            // If this fails as well, the next start finds a complete storage.
-            let _ = tokio::task::spawn_blocking(remove).await;
+            // Under a temporary name it is not a storage while its files are removed. If this
+            // fails as well, the next start finds a complete storage.
+            let folder = staged.folder.clone();
+            let back = move || rename(&target, &folder).map_err(StorageError::io("move", target));
+            let _ = self.blocking.run(Cause::Import, back).await;
             return Err(StorageError::io("sync", root)(error));
         }
         crate::fault_point!(async "import.durable");
@@ -190,14 +181,8 @@ impl Transfer {
 }
 
 /// Exchanges the names of two folders durably; neither is lost in a crash.
-fn exchange(one: &Path, other: &Path) -> Result<(), StorageError> {
-    let rename = || {
-        operation(Operation::Rename, other, || {
-            renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?;
-            Ok(())
-        })
-        .map_err(StorageError::io("replace", other))
-    };
+fn exchange_durably(one: &Path, other: &Path) -> Result<(), StorageError> {
+    let rename = || exchange(one, other).map_err(StorageError::io("replace", other));
     rename()?;
     let synced = sync_folder(other.parent().unwrap_or(other));
     if synced.is_err() {
@@ -213,7 +198,7 @@ fn stage(
     source: impl Read,
     progress: Arc<Progress>,
 ) -> Result<Staged, StorageError> {
-    std::fs::create_dir(&folder).map_err(StorageError::io("create", &folder))?;
+    create_folder(&folder).map_err(StorageError::io("create", &folder))?;
     crate::fault_point!("import.folder");
     let mut staging = Staging::new(transfer, folder.clone(), &progress);
     let counted = CountedReader {

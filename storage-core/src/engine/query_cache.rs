@@ -10,7 +10,12 @@ use storage_format::{
 
 use super::{blocking::Blocking, registry::Registry};
 use crate::{
-    StorageError, io_thread::IoThread, read::read_small, space::Space, traced::tag_in_scope,
+    StorageError,
+    io::{create_folder, remove_file},
+    io_thread::IoThread,
+    read::read_small,
+    space::Space,
+    traced::tag_in_scope,
     writer::Services,
 };
 
@@ -94,7 +99,7 @@ impl QueryCache {
         let prepared = folder.clone();
         self.blocking
             .run(Cause::Query, move || {
-                match std::fs::create_dir(&prepared) {
+                match create_folder(&prepared) {
                     Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                         return Err(StorageError::io("create", prepared)(error));
                     }
@@ -139,7 +144,7 @@ fn remove_oldest(folder: &Path) -> std::io::Result<()> {
         .saturating_add(1)
         .saturating_sub(CACHED_COUNT_MAX);
     for (_, path) in results.into_iter().take(beyond) {
-        match std::fs::remove_file(path) {
+        match remove_file(&path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }

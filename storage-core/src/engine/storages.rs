@@ -2,10 +2,11 @@
 
 use std::{
     collections::BTreeMap,
+    path::PathBuf,
     sync::{Arc, atomic::Ordering},
 };
 
-use io_trace::{Cause, Operation};
+use io_trace::{Cause, Scope};
 use storage_format::{
     StorageId,
     storage_file::{StorageFile, StorageState, Totals},
@@ -19,9 +20,9 @@ use super::{
 use crate::{
     Progress, RecoveryStatus, StorageError,
     clock::{now_ns, random_10},
+    io::{create_folder, remove_folder, rename},
     state::may_move,
     storage::{Storage, StorageStatus, publish_file},
-    traced::operation,
     tree::{BlockCache, IndexTree},
     writer::{FinalizeReply, Services, WriterMessage},
 };
@@ -191,7 +192,7 @@ impl Storages {
         };
         let make = {
             let folder = folder.clone();
-            move || std::fs::create_dir(&folder).map_err(StorageError::io("create", folder))
+            move || create_folder(&folder).map_err(StorageError::io("create", folder))
         };
         self.blocking.run(Cause::Manage, make).await?;
         crate::fault_point!(async "create.folder");
@@ -207,9 +208,7 @@ impl Storages {
         };
         if let Err(error) = published {
             catalog.forget(id);
-            let remove = move || std::fs::remove_dir_all(&folder);
-            // The next start removes what remains.
-            let _ = tokio::task::spawn_blocking(remove).await;
+            self.discard(id, folder).await;
             return Err(error);
         }
         crate::fault_point!(async "create.durable");
@@ -387,40 +386,28 @@ impl Storages {
         storage.cancel_jobs();
         storage.readiness.progress.cancel();
         drop(storage.readiness.adopting.lock().await);
-        let writer = storage.writer.read().clone();
-        let (reply, done) = oneshot::channel();
-        if let Some(writer) = writer
-            && writer.send(WriterMessage::Delete { reply }).await.is_ok()
-        {
-            // A writer that ended meanwhile has closed its files, too.
-            let _ = done.await;
-        }
-        crate::fault_point!(async "delete.writer_ended");
-        self.services.droppable.close(&storage.lane);
-        self.services.droppable.clear(id, true);
-        let (from, root) = (storage.folder.clone(), self.registry.folder().to_owned());
+        let root = self.registry.folder().to_owned();
         let to = root.join(format!("{DELETED_PREFIX}{id}"));
-        let moved = {
-            let (from, to) = (from.clone(), to.clone());
-            self.blocking.run(Cause::Manage, move || {
-                operation(Operation::Rename, &to, || std::fs::rename(&from, &to))
-                    .map_err(StorageError::io("move", from))
-            })
-        };
-        if let Err(error) = moved.await {
+        if let Err(error) = self.move_away(&storage, to.clone()).await {
             // The storage still exists and is served again.
             storage.is_deleted.store(false, Ordering::SeqCst);
             self.registry.insert(storage, None);
             return Err(error);
         }
         crate::fault_point!(async "delete.renamed");
+        self.services.droppable.close(&storage.lane);
+        self.services.droppable.clear(id, true);
         let synced = self.services.io_thread.sync_folder(root.clone()).await;
         crate::fault_point!(async "delete.durable");
+        let is_durable = synced.is_ok();
         let catalog = Arc::clone(&self.services.catalog);
         let removed = self.blocking.run(Cause::Manage, move || {
             catalog.forget(id);
-            operation(Operation::Unlink, &to, || std::fs::remove_dir_all(&to))
-                .map_err(StorageError::io("remove", to))
+            if !is_durable {
+                // After a power failure the storage may exist again, with all its files.
+                return Ok(());
+            }
+            remove_folder(&to).map_err(StorageError::io("remove", to))
         });
         if let Err(error) = removed.await {
             tracing::warn!(
@@ -431,6 +418,42 @@ impl Storages {
         crate::fault_point!(async "delete.removed");
         self.registry.forget_key(id);
         synced.map_err(StorageError::io("sync", root))
+    }
+
+    /// Gives the folder of a storage another name. Its writer does so when nothing is in flight,
+    /// and ends; after an error it continues.
+    async fn move_away(&self, storage: &Storage, to: PathBuf) -> Result<(), StorageError> {
+        let writer = storage.writer.read().clone();
+        let (reply, done) = oneshot::channel();
+        let name = to.clone();
+        if let Some(writer) = writer
+            && writer
+                .send(WriterMessage::Delete { to: name, reply })
+                .await
+                .is_ok()
+            && let Ok(moved) = done.await
+        {
+            return moved;
+        }
+        // There is none, or it has ended and closed its files.
+        crate::fault_point!(async "delete.writer_ended");
+        let scope = Scope::within(&self.services.tracer, Cause::Manage);
+        scope.around(storage.move_away(to)).await
+    }
+
+    /// Removes the folder of a storage whose creation failed.
+    async fn discard(&self, id: StorageId, folder: PathBuf) {
+        let to = self.registry.folder().join(format!("{DELETED_PREFIX}{id}"));
+        let remove = self.blocking.run(Cause::Manage, move || {
+            rename(&folder, &to).map_err(StorageError::io("move", folder))?;
+            remove_folder(&to).map_err(StorageError::io("remove", to))
+        });
+        if let Err(error) = remove.await {
+            tracing::warn!(
+                %error, storage = %id,
+                "files of a storage that could not be created remain"
+            );
+        }
     }
 
     /// Moves a storage from OPEN to RECORDING; opens it first if needed.

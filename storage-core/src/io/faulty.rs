@@ -1,4 +1,7 @@
-//! Block I/O that fails on request, for tests of the real implementations.
+//! A disk that fails on request, for tests of the real implementations.
+
+mod files;
+mod names;
 
 use std::{
     collections::BTreeMap,
@@ -9,9 +12,14 @@ use std::{
     sync::Arc,
 };
 
+pub(in crate::io) use files::{
+    create, exchange, remove, remove_folder, rename, set_length, sync, sync_folder, write,
+};
+use names::{NameChange, undo_after};
+
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use tokio::sync::{Notify, RwLock};
+use tokio::sync::{Notify, OwnedRwLockReadGuard, RwLock};
 
 use super::{BlockIo, OpenHow};
 
@@ -68,20 +76,12 @@ struct State {
     after_failed_sync: BTreeMap<PathBuf, usize>,
 }
 
-/// A change of a name, which a power failure may undo.
-#[derive(Debug)]
-struct NameChange {
-    path: PathBuf,
-    /// The bytes that the name had before.
-    before: Option<Vec<u8>>,
-}
-
 /// Which operations fail, and what the disk forgets.
 #[derive(Debug, Default)]
 pub(crate) struct FaultPlan {
     state: Mutex<State>,
     /// Held for reading by each operation, and for writing while the disk must not change.
-    disk: RwLock<()>,
+    disk: Arc<RwLock<()>>,
     halted: Notify,
     resumed: Notify,
 }
@@ -133,7 +133,7 @@ impl FaultPlan {
     }
 
     /// Begins an operation.
-    async fn enter(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
+    async fn enter(&self) -> OwnedRwLockReadGuard<()> {
         loop {
             let resumed = self.resumed.notified();
             tokio::pin!(resumed);
@@ -146,7 +146,7 @@ impl FaultPlan {
                 is_halted
             };
             if !is_halted {
-                return self.disk.read().await;
+                return Arc::clone(&self.disk).read_owned().await;
             }
             self.halted.notify_one();
             resumed.await;
@@ -181,18 +181,14 @@ impl FaultPlan {
             seed >> 33
         };
         self.write_unsynced(from, to, |_| next() & 1 == 1);
-        let state = self.state.lock();
-        let names = &state.unsynced_names;
-        let remaining = next() as usize % (names.len() + 1);
-        for change in names[remaining..].iter().rev() {
-            let Ok(relative) = change.path.strip_prefix(from) else {
-                continue;
-            };
-            match &change.before {
-                Some(bytes) => std::fs::write(to.join(relative), bytes).unwrap(),
-                None => drop(std::fs::remove_file(to.join(relative))),
-            }
-        }
+        let names = self.state.lock().unsynced_names.clone();
+        let kept = next() as usize % (names.len() + 1);
+        let place = |name: &Path| match name.strip_prefix(from) {
+            Ok(relative) => to.join(relative),
+            // Not a file of the copy; nothing has this name.
+            Err(_) => to.join("elsewhere"),
+        };
+        undo_after(&names, kept, place);
     }
 
     fn write_unsynced(&self, from: &Path, to: &Path, mut is_written: impl FnMut(u64) -> bool) {
@@ -219,14 +215,66 @@ impl FaultPlan {
     }
 
     /// Notes a change of a name, before it is made.
-    fn note_name(&self, path: &Path) {
+    fn note(&self, change: impl FnOnce() -> NameChange) {
         let mut state = self.state.lock();
         if state.is_forgetful {
-            state.unsynced_names.push(NameChange {
-                path: path.to_owned(),
-                before: std::fs::read(path).ok(),
-            });
+            state.unsynced_names.push(change());
         }
+    }
+
+    /// The file is removed, or written again from its start: its next sync is a first one.
+    fn forget_bytes(&self, path: &Path) {
+        let mut state = self.state.lock();
+        state.unsynced.remove(path);
+        state.after_failed_sync.remove(path);
+    }
+
+    /// Whether a write stays in memory until the next sync of the file.
+    fn keeps(&self, path: &Path, offset: u64, bytes: &[u8]) -> bool {
+        let mut state = self.state.lock();
+        if state.is_forgetful {
+            let writes = state.unsynced.entry(path.to_owned()).or_default();
+            writes.push((offset, bytes.to_vec()));
+        }
+        state.is_forgetful
+    }
+
+    /// Cuts writes that stay in memory.
+    fn cut_unsynced(&self, path: &Path, length: u64) {
+        if let Some(writes) = self.state.lock().unsynced.get_mut(path) {
+            writes.retain(|(offset, _)| *offset < length);
+        }
+    }
+
+    /// Writes what stayed in memory, or loses it when the plan lets the sync fail.
+    fn sync(&self, path: &Path) -> io::Result<()> {
+        let covered = {
+            let mut state = self.state.lock();
+            if let Some(count) = state.after_failed_sync.get_mut(path) {
+                *count += 1;
+            }
+            // The sync does not cover writes that run at the same time.
+            state.unsynced.remove(path).unwrap_or_default()
+        };
+        if let Err(error) = self.check(Operation::Sync) {
+            // As in a kernel: bytes that could not be synced are lost, and the next sync succeeds.
+            let mut state = self.state.lock();
+            state.after_failed_sync.entry(path.to_owned()).or_insert(1);
+            return Err(error);
+        }
+        if !covered.is_empty() {
+            let on_disk = std::fs::OpenOptions::new().write(true).open(path)?;
+            for (offset, bytes) in covered {
+                on_disk.write_all_at(&bytes, offset)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The names in this folder are durable.
+    fn names_synced(&self, folder: &Path) {
+        let mut state = self.state.lock();
+        (state.unsynced_names).retain(|change| change.path.parent() != Some(folder));
     }
 
     fn next(&self, operation: Operation) -> Option<Fault> {
@@ -285,11 +333,14 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     async fn open(&self, path: &Path, how: OpenHow) -> io::Result<Self::File> {
         let _disk = self.plan.enter().await;
         self.plan.check(Operation::Open)?;
-        match how {
-            OpenHow::CreateData => self.plan.note_name(path),
-            // The file is written again from its start, so its next sync is a first one.
-            OpenHow::CreateSmall => drop(self.plan.state.lock().after_failed_sync.remove(path)),
-            OpenHow::OpenData => {}
+        let is_new = match how {
+            OpenHow::CreateData => !path.exists(),
+            OpenHow::CreateSmall => true,
+            OpenHow::OpenData => false,
+        };
+        if is_new {
+            self.plan.forget_bytes(path);
+            self.plan.note(|| NameChange::of(path));
         }
         let inner = self.inner.open(path, how).await?;
         Ok(FaultyFile {
@@ -316,17 +367,8 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
             Some(Fault::Short(bytes)) => range.start..range.end.min(range.start + bytes),
             None => range,
         };
-        {
-            let mut state = self.plan.state.lock();
-            if state.is_forgetful {
-                let bytes = buffer[range.clone()].to_vec();
-                state
-                    .unsynced
-                    .entry(file.path.clone())
-                    .or_default()
-                    .push((offset, bytes));
-                return (Ok(range.len()), buffer);
-            }
+        if (self.plan).keeps(&file.path, offset, &buffer[range.clone()]) {
+            return (Ok(range.len()), buffer);
         }
         self.inner
             .write_at(&file.inner, buffer, range, offset)
@@ -335,33 +377,7 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
 
     async fn sync_data(&self, file: &Self::File) -> io::Result<()> {
         let _disk = self.plan.enter().await;
-        if let Some(count) = self.plan.state.lock().after_failed_sync.get_mut(&file.path) {
-            *count += 1;
-        }
-        // The sync does not cover writes that run at the same time.
-        let covered = self
-            .plan
-            .state
-            .lock()
-            .unsynced
-            .remove(&file.path)
-            .unwrap_or_default();
-        if let Err(error) = self.plan.check(Operation::Sync) {
-            // As in a kernel: bytes that could not be synced are lost, and the next sync succeeds.
-            self.plan
-                .state
-                .lock()
-                .after_failed_sync
-                .entry(file.path.clone())
-                .or_insert(1);
-            return Err(error);
-        }
-        if !covered.is_empty() {
-            let on_disk = std::fs::OpenOptions::new().write(true).open(&file.path)?;
-            for (offset, bytes) in covered {
-                on_disk.write_all_at(&bytes, offset)?;
-            }
-        }
+        self.plan.sync(&file.path)?;
         self.inner.sync_data(&file.inner).await
     }
 
@@ -374,9 +390,7 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     async fn set_length(&self, file: &Self::File, length: u64) -> io::Result<()> {
         let _disk = self.plan.enter().await;
         self.plan.check(Operation::SetLength)?;
-        if let Some(writes) = self.plan.state.lock().unsynced.get_mut(&file.path) {
-            writes.retain(|(offset, _)| *offset < length);
-        }
+        self.plan.cut_unsynced(&file.path, length);
         self.inner.set_length(&file.inner, length).await
     }
 
@@ -387,21 +401,24 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
     async fn sync_folder(&self, path: &Path) -> io::Result<()> {
         let _disk = self.plan.enter().await;
         self.plan.check(Operation::SyncFolder)?;
-        (self.plan.state.lock().unsynced_names).retain(|change| change.path.parent() != Some(path));
+        self.plan.names_synced(path);
         self.inner.sync_folder(path).await
     }
 
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let _disk = self.plan.enter().await;
         self.plan.check(Operation::Rename)?;
-        self.plan.note_name(to);
+        self.plan.note_rename(from, to);
         self.inner.rename(from, to).await
     }
 
     async fn remove(&self, path: &Path) -> io::Result<()> {
         let _disk = self.plan.enter().await;
         self.plan.check(Operation::Remove)?;
-        self.plan.note_name(path);
+        if path.exists() {
+            self.plan.note(|| NameChange::of(path));
+            self.plan.forget_bytes(path);
+        }
         self.inner.remove(path).await
     }
 }

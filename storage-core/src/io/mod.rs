@@ -5,6 +5,9 @@
 //! in the tests wraps either. All three pass the same conformance suite (`conformance.rs`). The
 //! trait is used on one thread only, so its futures need not be `Send`.
 //!
+//! Files of arranging and imports are written by threads that block (`staged.rs`), and `files.rs`
+//! changes names. In a test, all of them go through the same plan of faults.
+//!
 //! *Invariant:* no other module of this crate writes, renames or syncs a data file.
 
 mod blocking;
@@ -15,6 +18,7 @@ mod conformance;
 pub mod fault_points;
 #[cfg(test)]
 pub(crate) mod faulty;
+mod files;
 pub(crate) mod ring;
 mod staged;
 mod traced;
@@ -28,6 +32,7 @@ use std::{
 
 pub(crate) use blocking::BlockingIo;
 pub(crate) use buffer::BUFFER_BYTES;
+pub(crate) use files::{create_folder, exchange, remove_file, remove_folder, rename};
 pub(crate) use staged::{StagedFile, sync_folder, truncate};
 pub(crate) use traced::TracedIo;
 

@@ -7,6 +7,8 @@ use std::{
 
 use parking_lot::Mutex;
 
+use crate::io::remove_file;
+
 /// Removes files when the last holder drops it.
 #[derive(Debug, Default)]
 pub(crate) struct FilePin {
@@ -30,7 +32,7 @@ impl Drop for FilePin {
 
 /// Removes a file that its storage does not have any more.
 pub(super) fn remove_replaced(path: &Path) {
-    if let Err(error) = std::fs::remove_file(path)
+    if let Err(error) = remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {
         tracing::warn!(

@@ -1,6 +1,6 @@
 //! Messages to the writer task of a storage.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use storage_format::storage_file::StorageFile;
 use tokio::sync::{OwnedMutexGuard, oneshot};
@@ -41,6 +41,10 @@ pub(crate) enum WriterMessage {
     Finalize { reply: FinalizeReply },
     /// Drain and save the tree: the server stops.
     Stop { reply: oneshot::Sender<()> },
-    /// Close every file: the storage is being deleted.
-    Delete { reply: oneshot::Sender<()> },
+    /// Drain, give the folder of the storage the name `to`, and close every file: the storage is
+    /// being deleted. When it cannot be renamed, the writer continues.
+    Delete {
+        to: PathBuf,
+        reply: oneshot::Sender<Result<(), StorageError>>,
+    },
 }

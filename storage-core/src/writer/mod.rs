@@ -20,6 +20,7 @@ use std::{
     collections::{HashMap, VecDeque},
     ops::ControlFlow,
     panic::AssertUnwindSafe,
+    path::PathBuf,
     pin::Pin,
     sync::{
         Arc,
@@ -93,6 +94,8 @@ pub(crate) struct Services {
 enum Ending {
     Finalize(FinalizeReply),
     Stop(oneshot::Sender<()>),
+    /// The folder of the storage gets this name.
+    Delete(PathBuf, oneshot::Sender<Result<(), StorageError>>),
 }
 
 /// Frames in flight: packets of one stream for one leaf.
@@ -292,6 +295,24 @@ impl Writer {
             self.services.droppable.open(&self.storage.lane);
             return ControlFlow::Continue(());
         }
+        if let Some(Ending::Delete(to, _)) = ending {
+            let scope = Scope::within(&self.services.tracer, Cause::Manage);
+            let moved = scope.around(self.storage.move_away(to.clone())).await;
+            if moved.is_ok() {
+                crate::fault_point!(async "delete.moved");
+                self.forget_files().await;
+            } else {
+                self.services.droppable.open(&self.storage.lane);
+            }
+            let is_moved = moved.is_ok();
+            if let Some(Ending::Delete(_, reply)) = ending.take() {
+                let _ = reply.send(moved);
+            }
+            if is_moved {
+                return ControlFlow::Break(());
+            }
+            return ControlFlow::Continue(());
+        }
         self.save_tree().await;
         if let Some(Ending::Stop(reply)) = ending.take() {
             let _ = reply.send(());
@@ -348,15 +369,10 @@ impl Writer {
             }
             Some(WriterMessage::Finalize { reply }) => Ending::Finalize(reply),
             Some(WriterMessage::Stop { reply }) => Ending::Stop(reply),
-            Some(WriterMessage::Delete { reply }) => {
+            Some(WriterMessage::Delete { to, reply }) => {
                 self.cancel_merge();
-                if let Some(merging) = self.merging.take() {
-                    // Nothing is written to the folder after this, whatever the outcome.
-                    let _ = merging.await;
-                }
-                self.forget_files().await;
-                let _ = reply.send(());
-                return ControlFlow::Break(());
+                self.services.droppable.close(&self.storage.lane);
+                return ControlFlow::Continue(Some(Ending::Delete(to, reply)));
             }
             None => return ControlFlow::Break(()),
         };

@@ -16,7 +16,11 @@ use super::super::{
     derived::derived_names, registry::Registry, texts::check_texts, transfer::Transfer,
 };
 use crate::{
-    Progress, StorageError, archive::ArchiveSink, io::StagedFile, space::Space, tree::IndexPart,
+    Progress, StorageError,
+    archive::ArchiveSink,
+    io::{StagedFile, remove_file},
+    space::Space,
+    tree::IndexPart,
 };
 
 /// Longest storage file that is accepted, in bytes: it is read into memory.
@@ -164,7 +168,7 @@ impl<'a> Staging<'a> {
             let name = name.to_string();
             if derived_of(&name).is_some_and(|leaf| !leaves.contains(&leaf)) {
                 let path = self.folder.join(name);
-                std::fs::remove_file(&path).map_err(StorageError::io("remove", path))?;
+                remove_file(&path).map_err(StorageError::io("remove", path))?;
             }
         }
         Ok(())

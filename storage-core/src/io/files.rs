@@ -1,0 +1,53 @@
+//! Names of files and folders: every change of one that blocks the calling thread.
+
+use std::{io, path::Path};
+
+use io_trace::Operation;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+#[cfg(test)]
+use super::faulty;
+use crate::traced::operation;
+
+/// Creates a folder; there must be none with this name.
+pub(crate) fn create_folder(path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    let _disk = faulty::create(path)?;
+    std::fs::create_dir(path)
+}
+
+/// Renames a file or a folder. A file with the new name is replaced.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    operation(Operation::Rename, to, || {
+        #[cfg(test)]
+        let _disk = faulty::rename(from, to)?;
+        std::fs::rename(from, to)
+    })
+}
+
+/// Exchanges the names of two folders.
+pub(crate) fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    operation(Operation::Rename, other, || {
+        #[cfg(test)]
+        let _disk = faulty::exchange(one, other)?;
+        Ok(renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)?)
+    })
+}
+
+/// Removes a file.
+pub(crate) fn remove_file(path: &Path) -> io::Result<()> {
+    operation(Operation::Unlink, path, || {
+        #[cfg(test)]
+        let _disk = faulty::remove(path)?;
+        std::fs::remove_file(path)
+    })
+}
+
+/// Removes a folder and all that it contains. After an error a part may be gone.
+pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
+    operation(Operation::Unlink, path, || {
+        #[cfg(test)]
+        let _disk = faulty::remove_folder(path)?;
+        std::fs::remove_dir_all(path)
+    })
+}
