@@ -63,6 +63,30 @@ const SABOTAGES: &[Sabotage] = &[
         found_by: FoundBy::Tests(&["--lib"], "fault_tests::power"),
     },
     Sabotage {
+        name: "skip-publish-sync",
+        found_by: FoundBy::Tests(&["--lib"], "fault_tests::power"),
+    },
+    Sabotage {
+        name: "skip-staged-sync",
+        found_by: FoundBy::Tests(&["--lib"], "fault_tests::power"),
+    },
+    Sabotage {
+        name: "skip-staged-folder-sync",
+        found_by: FoundBy::Tests(&["--lib"], "fault_tests::changes"),
+    },
+    Sabotage {
+        name: "copy-first",
+        found_by: FoundBy::Tests(&["--lib"], "fault_tests::power"),
+    },
+    Sabotage {
+        name: "wrong-checksum",
+        found_by: FoundBy::Tests(&["--lib"], "fault_tests::every_operation"),
+    },
+    Sabotage {
+        name: "trust-leftovers",
+        found_by: FoundBy::Tests(&["--lib"], "fault_tests::arranging"),
+    },
+    Sabotage {
         name: "skip-chain",
         found_by: FoundBy::Tests(&["--test", "log"], "earlier_use"),
     },

@@ -83,7 +83,6 @@ const CAPABILITIES: &[Capability] = &[
         allowed_in: &[],
         instead: "a handler does no file I/O: call the engine",
     },
-    // Folders are created, renamed and removed elsewhere, too; bytes are written here only.
     Capability {
         calls: &[
             "fs::write",
@@ -98,6 +97,27 @@ const CAPABILITIES: &[Capability] = &[
             "storage-core/src/io/",
         ],
         instead: "files are written by `io` and the I/O thread only",
+    },
+    // A test lets each of them fail, and forgets them when the power fails.
+    Capability {
+        calls: &[
+            "fs::create_dir",
+            "fs::remove_dir_all",
+            "fs::remove_file",
+            "fs::rename",
+            "renameat_with",
+        ],
+        applies_to: &["storage-core/src/"],
+        allowed_in: &[
+            // The folder of sled.
+            "storage-core/src/catalog.rs",
+            // The start.
+            "storage-core/src/engine/discovery.rs",
+            "storage-core/src/engine/start.rs",
+            "storage-core/src/recovery/",
+            "storage-core/src/io/",
+        ],
+        instead: "names are changed by `io` only",
     },
 ];
 

@@ -43,8 +43,10 @@ impl World {
         let mut config = config(folder.path());
         merges(&mut config, 2);
         config.faults = Some(std::sync::Arc::clone(&plan));
+        let engine = Engine::open(config).await.unwrap();
+        plan.cover(folder.path());
         Self {
-            engine: Engine::open(config).await.unwrap(),
+            engine,
             plan,
             storage: self.storage,
             folder,

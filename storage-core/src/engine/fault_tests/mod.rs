@@ -2,11 +2,13 @@
 //! says otherwise.
 
 mod arranging;
+mod changes;
 mod errors;
 mod every_operation;
 mod finalized;
 mod index_memory;
 mod merging;
+mod positions;
 mod power;
 mod recovering;
 mod simulation;
@@ -15,8 +17,11 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use storage_format::{
-    AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition, agent_file::StreamSpec,
-    frame::Facts, storage_file::StorageState,
+    AgentId, Codec, Kind, LeafType, StorageId, StreamId, StreamPosition,
+    agent_file::StreamSpec,
+    frame::Facts,
+    paths::FileName,
+    storage_file::{StorageFile, StorageState},
 };
 
 use crate::{
@@ -57,6 +62,27 @@ fn small_files(config: &mut EngineConfig) {
 fn folder_in_memory() -> tempfile::TempDir {
     let folder = tempfile::tempdir_in("/dev/shm");
     folder.or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// The second copy of a storage file says nothing that the storage file does not say.
+fn check_copies(folder: &std::path::Path) {
+    for entry in std::fs::read_dir(folder.join("storages")).unwrap() {
+        let folder = entry.unwrap().path();
+        let name = folder.file_name().unwrap().to_string_lossy();
+        let Ok(id) = name.parse::<StorageId>() else {
+            continue;
+        };
+        let decode = |name: FileName| {
+            let bytes = std::fs::read(folder.join(name.to_string())).ok()?;
+            Some(StorageFile::decode(&bytes).unwrap())
+        };
+        if let Some(copy) = decode(FileName::StorageCopy(id)) {
+            let own = decode(FileName::Storage(id)).unwrap();
+            let states = (own.state, copy.state);
+            let finalized = StorageState::Finalized;
+            assert_eq!(states, (finalized, finalized), "{}", folder.display());
+        }
+    }
 }
 
 /// A copy of the storages and agents in `folder`.
@@ -106,6 +132,7 @@ impl World {
         config.faults = Some(Arc::clone(&plan));
         change(&mut config);
         let engine = Engine::open(config).await.unwrap();
+        plan.cover(folder.path());
         let spec = AgentSpec {
             id: agent(),
             name: String::new(),
@@ -243,7 +270,10 @@ impl World {
             .await
             .unwrap();
         let mut found = BTreeMap::<String, u64>::new();
+        let mut last = None;
         for packet in page.items {
+            let number = Some(packet.entry.number);
+            assert!(number > last.replace(packet.entry.number), "numbers grow");
             let next = found.entry(packet.stream.to_string()).or_default();
             assert_eq!(
                 packet.entry.position.sequence, *next,
@@ -284,6 +314,7 @@ impl World {
             let _disk = self.plan.freeze().await;
             copy_of(self.folder.path())
         };
+        check_copies(copy.path());
         let mut config = config(copy.path());
         small_files(&mut config);
         let engine = Engine::open(config).await.unwrap();

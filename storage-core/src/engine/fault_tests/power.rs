@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use storage_format::storage_file::StorageState;
 
-use super::{World, config, copy_of, small_files};
+use super::{World, check_copies, config, copy_of, small_files};
 use crate::Engine;
-
-/// Operations of the disk in the workload, about.
-const OPERATION_COUNT: usize = 150;
 
 /// Pushes that fill several files and index parts, and a finalization.
 async fn workload(world: &mut World) -> bool {
@@ -21,8 +18,9 @@ async fn workload(world: &mut World) -> bool {
     true
 }
 
-/// The disk stops after some operations, and then the power fails.
-async fn check_power_cut(at: usize, seed: u64) {
+/// The disk stops after some operations, and then the power fails. Returns whether the storage was
+/// finalized before.
+async fn check_power_cut(at: usize, seed: u64) -> bool {
     let mut world = World::of_small_files().await;
     world.plan.forget_unsynced();
     world.plan.halt_after(at);
@@ -42,6 +40,7 @@ async fn check_power_cut(at: usize, seed: u64) {
         copy
     };
     plan.resume();
+    check_copies(copy.path());
     let mut config = config(copy.path());
     small_files(&mut config);
     let engine = Engine::open(config).await.unwrap();
@@ -50,11 +49,17 @@ async fn check_power_cut(at: usize, seed: u64) {
     assert!(!is_finalized || state == StorageState::Finalized);
     engine.shutdown().await.unwrap();
     world.engine.shutdown().await.unwrap();
+    is_finalized
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_power_cut_loses_nothing_that_was_acknowledged() {
-    for at in 0..OPERATION_COUNT {
-        check_power_cut(at, at as u64).await;
+    let mut at = 0;
+    while !check_power_cut(at, at as u64).await {
+        at += 1;
+    }
+    assert!(at > 150, "the workload has {at} operations");
+    for seed in 0..8 {
+        check_power_cut(usize::MAX, seed).await;
     }
 }

@@ -50,6 +50,7 @@ impl World {
         small_files(&mut config);
         config.faults = Some(Arc::clone(&plan));
         let engine = Engine::open(config).await.unwrap();
+        plan.cover(folder.path());
         self.check(&engine).await;
         // As the server does.
         for storage in engine.storages().interrupted_finalizations() {
