@@ -45,6 +45,8 @@ pub(crate) struct IndexTree {
     storage: StorageId,
     leaves: BTreeMap<LeafId, Leaf>,
     by_path: HashMap<LeafPath, LeafId>,
+    /// The leaves of each stream of each agent.
+    by_stream: HashMap<AgentId, HashMap<StreamId, Vec<LeafId>>>,
     parts: Vec<Arc<IndexPart>>,
     /// Keeps replaced data files until their last reader has ended.
     pin: Arc<FilePin>,
@@ -103,6 +105,7 @@ impl IndexTree {
             storage,
             leaves: BTreeMap::new(),
             by_path: HashMap::new(),
+            by_stream: HashMap::new(),
             parts: Vec::new(),
             pin: Arc::default(),
             files: BTreeMap::new(),
@@ -163,10 +166,19 @@ impl IndexTree {
     }
 
     fn leaf_or_new(&mut self, id: LeafId, leaf_type: LeafType, path: &LeafPath) -> &mut Leaf {
-        self.by_path.entry(path.clone()).or_insert(id);
-        self.leaves
-            .entry(id)
-            .or_insert_with(|| Leaf::new(id, leaf_type, path.clone()))
+        let Self {
+            leaves,
+            by_path,
+            by_stream,
+            ..
+        } = self;
+        leaves.entry(id).or_insert_with(|| {
+            by_path.entry(path.clone()).or_insert(id);
+            let of_agent = by_stream.entry(path.agent.clone()).or_default();
+            let of_stream = of_agent.entry(path.stream.clone()).or_default();
+            of_stream.push(id);
+            Leaf::new(id, leaf_type, path.clone())
+        })
     }
 
     /// Adds a leaf without packets.
@@ -457,11 +469,10 @@ impl IndexTree {
 
     /// The next position of a stream: it follows every durable packet.
     pub(crate) fn next_position(&self, agent: &AgentId, stream: &StreamId) -> StreamPosition {
-        let of_stream = |leaf: &&Leaf| leaf.path.agent == *agent && leaf.path.stream == *stream;
-        let segments = self
-            .leaves
-            .values()
-            .filter(of_stream)
+        let leaves = self.by_stream.get(agent).and_then(|all| all.get(stream));
+        let leaves = leaves.into_iter().flatten();
+        let segments = leaves
+            .filter_map(|id| self.leaves.get(id))
             .flat_map(Leaf::segments);
         let last = segments.map(|segment| segment.numbers.last_position).max();
         last.map_or(StreamPosition::default(), StreamPosition::next)
