@@ -29,6 +29,15 @@ use crate::request_id::RequestIds;
 /// The id of a request, in requests and responses.
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// What is wrong with a request because of its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Flaw {
+    /// Its head gave two lengths, so that its end is not certain.
+    Ambiguous,
+    /// All connections are in use: this one serves health and metrics only.
+    NoConnection,
+}
+
 /// The entry point of the application, shared by all connections.
 pub(crate) struct Gate {
     entrance: Entrance,
@@ -81,16 +90,15 @@ impl Gate {
         self.changes.finish().await;
     }
 
-    /// Answers one request. `ambiguous` means that its head gave two lengths, so that its end is
-    /// not certain.
-    pub(crate) async fn pass(&self, request: Request<Incoming>, ambiguous: bool) -> Response {
+    /// Answers one request.
+    pub(crate) async fn pass(&self, request: Request<Incoming>, flaw: Option<Flaw>) -> Response {
         let started = Instant::now();
         let id = self.ids.id_of(request.headers());
         let group = RouteGroup::of(request.method(), request.uri().path());
         let line = tracing::enabled!(tracing::Level::DEBUG)
             .then(|| format!("{} {}", request.method(), request.uri()));
         let _in_flight = self.entrance.metrics.request_began(group);
-        let mut response = match self.refusal(&request, ambiguous) {
+        let mut response = match self.refusal(&request, group, flaw) {
             Some(problem) => problem.into_response(),
             None => self.answer(request, group, &id).await,
         };
@@ -160,7 +168,12 @@ impl Gate {
     }
 
     /// The problem of a request that HTTP forbids on any route.
-    fn refusal(&self, request: &Request<Incoming>, ambiguous: bool) -> Option<Problem> {
+    fn refusal(
+        &self,
+        request: &Request<Incoming>,
+        group: RouteGroup,
+        flaw: Option<Flaw>,
+    ) -> Option<Problem> {
         let malformed = |detail: &'static str, cause: &'static str, remedy: &'static str| {
             Problem::new(
                 StatusCode::BAD_REQUEST,
@@ -172,7 +185,10 @@ impl Gate {
             .remedy(remedy)
             .closing()
         };
-        if ambiguous {
+        if flaw == Some(Flaw::NoConnection) && group != RouteGroup::Health {
+            return Some(connections_exhausted());
+        }
+        if flaw == Some(Flaw::Ambiguous) {
             return Some(malformed(
                 "the request has both Content-Length and Transfer-Encoding",
                 "the two fields can disagree about the end of the request",
@@ -227,7 +243,8 @@ impl Gate {
         };
         let instance = id.to_str().unwrap_or("");
         self.entrance.metrics.refused(problem.code());
-        if problem.status().is_server_error() {
+        // The accept loop logs the shortage of connections once for many requests.
+        if problem.status().is_server_error() && problem.code() != CONNECTIONS_EXHAUSTED {
             let (code, what) = (problem.code(), problem.what());
             tracing::error!(
                 request_id = instance,
@@ -273,6 +290,24 @@ impl Entrance {
             }
         }
     }
+}
+
+/// The code of a request that came when all connections were in use.
+const CONNECTIONS_EXHAUSTED: &str = "connections_exhausted";
+
+fn connections_exhausted() -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        CONNECTIONS_EXHAUSTED,
+        "all connections are in use",
+    )
+    .cause(
+        "http.connections_max connections are answering requests, or \
+         http.connections_per_peer_max of one address",
+    )
+    .remedy("send the request again after Retry-After, over fewer connections")
+    .retry_after(1)
+    .closing()
 }
 
 /// The problem for a response that the framework produced; `None` for complete responses of

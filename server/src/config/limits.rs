@@ -15,9 +15,11 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 52] = [
+const LIMITS: [(&str, &str, i64, i64); 54] = [
     ("http", "connections_max", 1, 1_000_000),
+    ("http", "connections_per_peer_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
+    ("http", "keep_alive_seconds", 1, DAY_SECONDS),
     // Common clients send more than a few KiB.
     ("http", "header_bytes_max", 8192, 16 * MIB),
     ("http", "header_count_max", 1, 10_000),

@@ -45,8 +45,12 @@ pub struct HttpConfig {
     pub insecure: bool,
     /// Maximum number of connections.
     pub connections_max: u32,
+    /// Maximum number of connections of one address other than loopback.
+    pub connections_per_peer_max: u32,
     /// Time limit for the head of a request.
     pub header_read_seconds: u64,
+    /// How long a connection without a request stays open after a response.
+    pub keep_alive_seconds: u64,
     /// Maximum size of the head of a request.
     pub header_bytes_max: u32,
     /// Maximum number of header fields.
@@ -71,7 +75,9 @@ impl Default for HttpConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 7117)),
             insecure: false,
             connections_max: 1024,
+            connections_per_peer_max: 512,
             header_read_seconds: 10,
+            keep_alive_seconds: 75,
             header_bytes_max: 64 << 10,
             header_count_max: 100,
             body_idle_seconds: 30,
@@ -88,6 +94,11 @@ impl HttpConfig {
     /// `header_read_seconds` as a duration.
     pub fn header_read(&self) -> Duration {
         Duration::from_secs(self.header_read_seconds)
+    }
+
+    /// `keep_alive_seconds` as a duration.
+    pub fn keep_alive(&self) -> Duration {
+        Duration::from_secs(self.keep_alive_seconds)
     }
 
     /// `body_idle_seconds` as a duration.

@@ -1,26 +1,33 @@
 //! The accept loop: limits the number of connections and shuts them down.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
+use tokio::task::{self, JoinError, JoinSet};
 
 use super::framing::AmbiguityFlag;
-use super::stream::GuardedStream;
+use super::registry::{Activity, Admission, Registry};
+use super::stream::{GuardedStream, Limits};
 use crate::config::HttpConfig;
-use crate::gate::Gate;
+use crate::gate::{Flaw, Gate};
 use crate::range::SendQueue;
 
 /// Shortest and longest pause after the process ran out of file descriptors or memory.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
+
+/// Pause before the next search for an idle connection when no further one can be opened.
+const FULL_PAUSE: Duration = Duration::from_millis(20);
+/// The shortage of connections is logged at most this often.
+const WARNING_PAUSE: Duration = Duration::from_secs(10);
 
 /// How far the shutdown of the server has progressed; it only moves forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,38 +49,28 @@ pub(crate) async fn serve(
     http: &HttpConfig,
     mut stage: watch::Receiver<Stage>,
 ) {
-    let permits = Arc::new(Semaphore::new(
-        usize::try_from(http.connections_max)
-            .unwrap_or(usize::MAX)
-            .min(Semaphore::MAX_PERMITS),
-    ));
-    let builder = protocol(http);
-    let mut connections = JoinSet::new();
+    let mut open = OpenConnections::new(gate, http, stage.clone());
     let mut backoff = BACKOFF_MIN;
     loop {
         let accepted = tokio::select! {
             biased;
             () = reached(&mut stage, Stage::Draining) => break,
-            Some(_) = connections.join_next() => continue,
-            accepted = next_connection(&listener, &permits) => accepted,
+            Some(ended) = open.tasks.join_next_with_id() => {
+                open.ended(ended);
+                continue;
+            }
+            accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, permit)) => {
+            Ok((stream, peer)) => {
                 backoff = BACKOFF_MIN;
-                let connection = connection(
-                    stream,
-                    builder.clone(),
-                    Arc::clone(&gate),
-                    http.write_stall(),
-                    stage.clone(),
-                );
-                connections.spawn(async move {
-                    connection.await;
-                    drop(permit);
-                });
+                tokio::select! {
+                    () = reached(&mut stage, Stage::Draining) => break,
+                    () = open.add(stream, peer.ip().to_canonical()) => {}
+                }
             }
             Err(error) if is_exhaustion(&error) => {
-                gate.metrics().connections_refused();
+                open.gate.metrics().connections_refused();
                 tracing::warn!(
                     %error,
                     "cannot accept a connection: out of file descriptors or memory; retrying; \
@@ -87,6 +84,7 @@ pub(crate) async fn serve(
         }
     }
     drop(listener);
+    let mut connections = open.tasks;
     let ended = async { while connections.join_next().await.is_some() {} };
     tokio::select! {
         () = ended => {}
@@ -96,6 +94,87 @@ pub(crate) async fn serve(
         () = reached(&mut stage, Stage::Now) => {}
     }
     connections.shutdown().await;
+}
+
+/// The tasks of the open connections.
+struct OpenConnections {
+    gate: Arc<Gate>,
+    builder: http1::Builder,
+    limits: Limits,
+    stage: watch::Receiver<Stage>,
+    tasks: JoinSet<()>,
+    registry: Registry<task::Id>,
+    warned: Option<Instant>,
+}
+
+impl OpenConnections {
+    fn new(gate: Arc<Gate>, http: &HttpConfig, stage: watch::Receiver<Stage>) -> Self {
+        let count = |setting: u32| usize::try_from(setting).unwrap_or(usize::MAX);
+        Self {
+            gate,
+            builder: protocol(http),
+            limits: Limits {
+                head: http.header_read(),
+                write_stall: http.write_stall(),
+            },
+            stage,
+            tasks: JoinSet::new(),
+            registry: Registry::new(
+                count(http.connections_max),
+                count(http.connections_per_peer_max),
+            ),
+            warned: None,
+        }
+    }
+
+    /// Serves a new connection once there is room for it.
+    async fn add(&mut self, stream: TcpStream, peer: IpAddr) {
+        let admission = loop {
+            let (admission, has_closed) = self.registry.admit(peer);
+            if has_closed {
+                self.gate.metrics().idle_connection_closed();
+            }
+            if admission != Admission::Any {
+                self.warn_of_shortage();
+            }
+            if admission != Admission::Full {
+                break admission;
+            }
+            tokio::select! {
+                Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
+                () = tokio::time::sleep(FULL_PAUSE) => {}
+            }
+        };
+        let activity = Arc::new(Activity::default());
+        let connection = connection(
+            stream,
+            self.builder.clone(),
+            Arc::clone(&self.gate),
+            self.limits,
+            (admission == Admission::HealthOnly).then_some(Flaw::NoConnection),
+            Arc::clone(&activity),
+            self.stage.clone(),
+        );
+        let id = self.tasks.spawn(connection).id();
+        self.registry.opened(id, peer, activity);
+    }
+
+    fn ended(&mut self, ended: Result<(task::Id, ()), JoinError>) {
+        self.registry.ended(match ended {
+            Ok((id, ())) => id,
+            Err(error) => error.id(),
+        });
+    }
+
+    fn warn_of_shortage(&mut self) {
+        if self.warned.is_none_or(|at| at.elapsed() >= WARNING_PAUSE) {
+            self.warned = Some(Instant::now());
+            tracing::warn!(
+                "all connections are in use: requests on new ones get 503, except for health and \
+                 metrics; raise http.connections_max or http.connections_per_peer_max"
+            );
+        }
+    }
 }
 
 /// Completes when the shutdown reaches `wanted`. If the sender is gone, the server is stopping,
@@ -109,7 +188,12 @@ fn protocol(http: &HttpConfig) -> http1::Builder {
     let header_bytes = usize::try_from(http.header_bytes_max).unwrap_or(usize::MAX);
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(http.header_read())
+        // From the end of a response to the next complete head. `GuardedStream` limits the time
+        // for a head that has begun.
+        .header_read_timeout(http.keep_alive().max(http.header_read()))
+        // A client may close its sending side after its last request and still wait for the
+        // response.
+        .half_close(true)
         .max_headers(usize::try_from(http.header_count_max).unwrap_or(usize::MAX))
         .max_header_size(header_bytes)
         .max_buf_size(header_bytes.max(READ_BUFFER_BYTES_MAX))
@@ -119,18 +203,6 @@ fn protocol(http: &HttpConfig) -> http1::Builder {
 
 /// Largest read of hyper from a connection; it grows up to this for clients that send as much.
 const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
-
-async fn next_connection(
-    listener: &TcpListener,
-    permits: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let permit = Arc::clone(permits)
-        .acquire_owned()
-        .await
-        .map_err(|_| io::ErrorKind::BrokenPipe)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
-}
 
 /// Out of descriptors or kernel memory: a retry helps after a pause, not at once.
 fn is_exhaustion(error: &io::Error) -> bool {
@@ -142,11 +214,14 @@ fn is_exhaustion(error: &io::Error) -> bool {
     )
 }
 
+/// Serves one connection. All its requests have `flaw`, if there is one.
 async fn connection(
     stream: TcpStream,
     builder: http1::Builder,
     gate: Arc<Gate>,
-    write_stall: Duration,
+    limits: Limits,
+    flaw: Option<Flaw>,
+    activity: Arc<Activity>,
     mut stage: watch::Receiver<Stage>,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
@@ -157,19 +232,23 @@ async fn connection(
     let flag = Arc::new(AmbiguityFlag::default());
     let files = Arc::new(SendQueue::default());
     let (watched, sent) = (Arc::clone(&flag), Arc::clone(&files));
-    let stream = GuardedStream::new(stream, watched, sent, write_stall);
+    let stream = GuardedStream::new(stream, watched, sent, limits, Arc::clone(&activity));
     let requests = AtomicU64::new(0);
     let service = service_fn(|mut request: hyper::Request<_>| {
         request.extensions_mut().insert(Arc::clone(&files));
         let index = requests.fetch_add(1, Ordering::Relaxed);
-        let ambiguous = flag.is_ambiguous(index);
+        let flaw = flag.is_ambiguous(index).then_some(Flaw::Ambiguous).or(flaw);
         let gate = Arc::clone(&gate);
-        async move { Ok::<_, std::convert::Infallible>(gate.pass(request, ambiguous).await) }
+        let activity = Arc::clone(&activity);
+        async move {
+            let _answering = activity.answering();
+            Ok::<_, std::convert::Infallible>(gate.pass(request, flaw).await)
+        }
     });
     let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        () = reached(&mut stage, Stage::Draining) => {
+        () = to_be_closed(&mut stage, &activity) => {
             if requests.load(Ordering::Relaxed) == 0 {
                 // No request was received, so there is no response to wait for.
                 return;
@@ -180,5 +259,13 @@ async fn connection(
     };
     if let Err(error) = outcome {
         tracing::debug!(%error, "the connection ended with an error");
+    }
+}
+
+/// Completes when the connection is to be closed after its current response.
+async fn to_be_closed(stage: &mut watch::Receiver<Stage>, activity: &Activity) {
+    tokio::select! {
+        () = reached(stage, Stage::Draining) => {}
+        () = activity.closing() => {}
     }
 }

@@ -87,6 +87,12 @@ impl Framing {
         self.state != State::Head || !self.at_request_line || !self.line.is_empty()
     }
 
+    /// Whether the client has begun a head and not finished it, or has not sent its first byte.
+    pub(super) fn awaits_head(&self) -> bool {
+        self.state == State::Head
+            && (self.heads == 0 || !self.at_request_line || !self.line.is_empty())
+    }
+
     /// Inspects the next bytes of the connection.
     pub(super) fn observe(&mut self, mut bytes: &[u8], flag: &AmbiguityFlag) {
         while !bytes.is_empty() {

@@ -5,6 +5,7 @@
 
 mod accept_loop;
 mod framing;
+mod registry;
 mod stream;
 #[cfg(test)]
 mod tests;

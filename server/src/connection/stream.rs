@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::framing::{AmbiguityFlag, Framing};
+use super::registry::Activity;
 use crate::range::{SendQueue, is_stand_in};
 
 /// How long, and how many bytes, to read from a client that still sends after the response that
@@ -20,18 +21,57 @@ use crate::range::{SendQueue, is_stand_in};
 const LINGER: Duration = Duration::from_secs(10);
 const LINGER_BYTES_MAX: usize = 2 << 30;
 
-/// A connection that inspects its framing, drops a client that reads nothing, and lingers when it
-/// is closed.
+/// How long a connection waits for its client.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// For the rest of a head, and for the first byte of the connection.
+    pub(super) head: Duration,
+    /// For the client to read anything of a response.
+    pub(super) write_stall: Duration,
+}
+
+/// A connection that inspects its framing, drops a client that sends its head too slowly or reads
+/// nothing, and lingers when it is closed.
 pub(super) struct GuardedStream {
     inner: TcpStream,
     framing: Framing,
     flag: Arc<AmbiguityFlag>,
     files: Arc<SendQueue>,
-    write_stall: Duration,
-    /// Reused between stalls: a connection creates at most one timer.
-    timer: Option<Pin<Box<Sleep>>>,
-    is_timer_running: bool,
+    activity: Arc<Activity>,
+    limits: Limits,
+    stall: Timer,
+    head: Timer,
     linger: Option<Linger>,
+}
+
+/// A time limit that is set again and again.
+#[derive(Default)]
+struct Timer {
+    /// Reused: a connection creates it at most once.
+    sleep: Option<Pin<Box<Sleep>>>,
+    is_running: bool,
+}
+
+impl Timer {
+    fn stop(&mut self) {
+        self.is_running = false;
+    }
+
+    /// Ready when `limit` has passed since the timer was started; starts it if it does not run.
+    fn poll(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.is_running {
+            let deadline = Instant::now() + limit;
+            match &mut self.sleep {
+                Some(sleep) => sleep.as_mut().reset(deadline),
+                None => self.sleep = Some(Box::pin(sleep_until(deadline))),
+            }
+            self.is_running = true;
+        }
+        match &mut self.sleep {
+            Some(sleep) => sleep.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
 }
 
 struct Linger {
@@ -44,33 +84,19 @@ impl GuardedStream {
         inner: TcpStream,
         flag: Arc<AmbiguityFlag>,
         files: Arc<SendQueue>,
-        write_stall: Duration,
+        limits: Limits,
+        activity: Arc<Activity>,
     ) -> Self {
         Self {
             inner,
             framing: Framing::default(),
             flag,
             files,
-            write_stall,
-            timer: None,
-            is_timer_running: false,
+            activity,
+            limits,
+            stall: Timer::default(),
+            head: Timer::default(),
             linger: None,
-        }
-    }
-
-    /// Ready when `limit` has passed since the timer was started.
-    fn poll_timer(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<()> {
-        if !self.is_timer_running {
-            let deadline = Instant::now() + limit;
-            match &mut self.timer {
-                Some(timer) => timer.as_mut().reset(deadline),
-                None => self.timer = Some(Box::pin(sleep_until(deadline))),
-            }
-            self.is_timer_running = true;
-        }
-        match &mut self.timer {
-            Some(timer) => timer.as_mut().poll(cx),
-            None => Poll::Pending,
         }
     }
 
@@ -119,19 +145,32 @@ impl GuardedStream {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.is_timer_running = false;
+            self.activity.touch();
+            self.stall.stop();
             return outcome;
         }
-        ready!(self.poll_timer(self.write_stall, cx));
+        ready!(self.stall.poll(self.limits.write_stall, cx));
         Poll::Ready(Err(io::Error::new(
             io::ErrorKind::TimedOut,
             "the client stopped reading",
         )))
     }
 
+    /// Limits the time for a head that has begun, whose rest has not arrived.
+    fn guard_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.framing.awaits_head() {
+            return Poll::Pending;
+        }
+        ready!(self.head.poll(self.limits.head, cx));
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the client did not finish the head of its request",
+        )))
+    }
+
     fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            if self.poll_timer(LINGER, cx).is_ready() {
+            if self.stall.poll(LINGER, cx).is_ready() {
                 return Poll::Ready(());
             }
             let Some(linger) = &mut self.linger else {
@@ -156,11 +195,17 @@ impl AsyncRead for GuardedStream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
-        let read = ready!(Pin::new(&mut this.inner).poll_read(cx, buffer));
+        let Poll::Ready(read) = Pin::new(&mut this.inner).poll_read(cx, buffer) else {
+            return this.guard_head(cx);
+        };
+        this.activity.touch();
         this.framing.observe(
             buffer.filled().get(before..).unwrap_or_default(),
             &this.flag,
         );
+        if !this.framing.awaits_head() {
+            this.head.stop();
+        }
         Poll::Ready(read)
     }
 }
@@ -198,7 +243,7 @@ impl AsyncWrite for GuardedStream {
             if !self.framing.is_within_request() {
                 return Poll::Ready(Ok(()));
             }
-            self.is_timer_running = false;
+            self.stall.stop();
             self.linger = Some(Linger {
                 scratch: vec![0; 16 << 10].into(),
                 left: LINGER_BYTES_MAX,

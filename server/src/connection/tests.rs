@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::{Stage, serve};
@@ -62,6 +62,14 @@ async fn pauses() -> &'static str {
     "rested"
 }
 
+/// Answers once the client has released it.
+static RELEASE: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(0));
+
+async fn waits() -> &'static str {
+    RELEASE.acquire().await.unwrap().forget();
+    "released"
+}
+
 impl Server {
     async fn start(http: HttpConfig) -> Self {
         let metrics = Arc::new(Metrics::default());
@@ -79,7 +87,9 @@ impl Server {
             .route("/file", ranges)
             .route("/length", post(length))
             .route("/panics", get(panics))
-            .route("/pauses", get(pauses));
+            .route("/pauses", get(pauses))
+            .route("/waits", get(waits))
+            .route("/livez", get(|| async { "alive" }));
         let gate = Arc::new(Gate::new(
             router,
             Arc::clone(&metrics),
@@ -95,6 +105,23 @@ impl Server {
             stage,
             task,
             metrics,
+        }
+    }
+
+    /// A connection that has sent `bytes`.
+    async fn connect(&self, bytes: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(bytes.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// Waits until the metrics contain `line`.
+    async fn reaches(&self, line: &str) {
+        while !String::from_utf8(self.metrics.render())
+            .unwrap()
+            .contains(line)
+        {
+            tokio::task::yield_now().await;
         }
     }
 
@@ -213,6 +240,103 @@ async fn refusals_are_problems_and_the_connection_stays_open() {
         counted.contains("tracehold_http_panics_total 1\n"),
         "{counted}"
     );
+}
+
+/// A request after which the server closes the connection.
+fn last_request(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+}
+
+async fn rest(mut stream: TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_connections_make_room_for_new_ones() {
+    let http = HttpConfig {
+        connections_max: 2,
+        ..HttpConfig::default()
+    };
+    let server = Server::start(http).await;
+    let silent = server.connect("").await;
+    server.reaches("connections_total 1\n").await;
+    let mut used = server
+        .connect("GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await;
+    let mut first = [0; 17];
+    used.read_exact(&mut first).await.unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK\r\n");
+    for _ in 0..100 {
+        let answer = rest(server.connect(&last_request("/livez")).await).await;
+        assert!(answer.ends_with("alive"), "{answer}");
+    }
+    // Neither of them was closed but for a new connection.
+    assert_eq!(rest(silent).await, "");
+    server
+        .reaches("tracehold_http_idle_connections_closed_total")
+        .await;
+    let begun: Vec<TcpStream> = vec![
+        server.connect("GET /livez HTTP/1.1\r\n").await,
+        server.connect("GET /livez HTTP/1.1\r\n").await,
+        server.connect("GET /livez HTTP/1.1\r\n").await,
+    ];
+    let answer = rest(server.connect(&last_request("/livez")).await).await;
+    assert!(answer.ends_with("alive"), "{answer}");
+    drop((used, begun));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_connection_only_health_is_served() {
+    let http = HttpConfig {
+        connections_max: 1,
+        ..HttpConfig::default()
+    };
+    let server = Server::start(http).await;
+    let busy = server.connect(&last_request("/waits")).await;
+    server.reaches("requests_in_flight 1\n").await;
+    let answer = rest(server.connect(&last_request("/livez")).await).await;
+    assert!(answer.ends_with("alive"), "{answer}");
+    let kept = "GET /file HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = rest(server.connect(kept).await).await;
+    for wanted in [
+        "HTTP/1.1 503 ",
+        "retry-after: 1\r\n",
+        "connection: close\r\n",
+        "\"code\":\"connections_exhausted\"",
+    ] {
+        assert!(answer.contains(wanted), "{wanted}: {answer}");
+    }
+    RELEASE.add_permits(1);
+    assert!(rest(busy).await.ends_with("released"));
+    server.reaches("tracehold_http_connections 0\n").await;
+    let answer = rest(server.connect(&last_request("/pauses")).await).await;
+    assert!(answer.ends_with("rested"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_has_closed_its_sending_side_gets_its_response() {
+    let server = Server::start(HttpConfig::default()).await;
+    let mut half = server
+        .connect("GET /pauses HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await;
+    half.shutdown().await.unwrap();
+    let answer = rest(half).await;
+    assert!(answer.ends_with("rested"), "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_stays_open_longer_than_a_head_may_take() {
+    let server = Server::start(quick()).await;
+    let get = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut client = server.connect(get).await;
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    client.write_all(get.as_bytes()).await.unwrap();
+    client.write_all(b"GET /livez").await.unwrap();
+    // The third head is never completed; the limit for an idle connection would be 75 s.
+    let answer = rest(client).await;
+    assert_eq!(answer.matches("alive").count(), 2, "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

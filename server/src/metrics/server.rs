@@ -63,6 +63,7 @@ pub(crate) struct Metrics {
     connections: IntGauge,
     connections_total: IntCounter,
     accept_failures: IntCounter,
+    idle_closed: IntCounter,
     panics: IntCounter,
     refusals: IntCounterVec,
     ranges: Vec<IntCounter>,
@@ -129,6 +130,10 @@ impl Default for Metrics {
                 "tracehold_http_accept_failures_total",
                 "Connections not accepted for lack of descriptors or memory.",
             ),
+            idle_closed: maker.counter(
+                "tracehold_http_idle_connections_closed_total",
+                "Idle connections closed to make room for new ones.",
+            ),
             panics: maker.counter(
                 "tracehold_http_panics_total",
                 "Panics caught in request handlers.",
@@ -192,6 +197,10 @@ impl Metrics {
 
     pub(crate) fn connections_refused(&self) {
         self.accept_failures.inc();
+    }
+
+    pub(crate) fn idle_connection_closed(&self) {
+        self.idle_closed.inc();
     }
 
     pub(crate) fn panic_caught(&self) {

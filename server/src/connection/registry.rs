@@ -1,0 +1,323 @@
+//! The open connections: whether one more is admitted, and which one is closed for it.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use tokio::sync::Notify;
+
+/// Connections above `http.connections_max`: for connections that are being closed, and for
+/// requests for health and metrics while every other connection is in use.
+pub(super) const RESERVE: usize = 64;
+
+/// One search for idle connections finds this many, so that a flood of new connections does not
+/// search all open ones each time.
+const CANDIDATES: usize = 64;
+
+/// What a connection is doing, shared with its task.
+#[derive(Debug)]
+pub(super) struct Activity {
+    opened: Instant,
+    /// Milliseconds from `opened` to the last byte received or sent.
+    last_milliseconds: AtomicU64,
+    /// Whether a request has arrived whose response has not begun.
+    is_answering: AtomicBool,
+    close: Notify,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Self {
+            opened: Instant::now(),
+            last_milliseconds: AtomicU64::new(0),
+            is_answering: AtomicBool::new(false),
+            close: Notify::new(),
+        }
+    }
+}
+
+impl Activity {
+    /// Bytes were received or sent.
+    pub(super) fn touch(&self) {
+        let elapsed = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_milliseconds.store(elapsed, Ordering::Relaxed);
+    }
+
+    /// A request arrived; its response begins when the guard is dropped.
+    pub(super) fn answering(&self) -> Answering<'_> {
+        self.is_answering.store(true, Ordering::Relaxed);
+        Answering(self)
+    }
+
+    /// Completes when the connection is to be closed because another one needs its place.
+    pub(super) async fn closing(&self) {
+        self.close.notified().await;
+    }
+
+    /// When the last byte was received or sent; `None` while a request is being answered.
+    fn idle_since(&self) -> Option<Instant> {
+        if self.is_answering.load(Ordering::Relaxed) {
+            return None;
+        }
+        let milliseconds = self.last_milliseconds.load(Ordering::Relaxed);
+        let idle_since = self
+            .opened
+            .checked_add(std::time::Duration::from_millis(milliseconds));
+        Some(idle_since.unwrap_or(self.opened))
+    }
+}
+
+/// A request is being answered.
+pub(super) struct Answering<'a>(&'a Activity);
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        self.0.is_answering.store(false, Ordering::Relaxed);
+        self.0.touch();
+    }
+}
+
+/// What a new connection may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Any request.
+    Any,
+    /// Health and metrics; other requests are refused, and the connection is closed.
+    HealthOnly,
+    /// No connection can be opened until another one ends.
+    Full,
+}
+
+struct Entry {
+    activity: Arc<Activity>,
+    peer: IpAddr,
+    /// Told to close, but still open.
+    is_closing: bool,
+}
+
+/// The open connections by the id of their task.
+pub(super) struct Registry<Id> {
+    connections_max: usize,
+    per_peer_max: usize,
+    entries: HashMap<Id, Entry>,
+    by_peer: HashMap<IpAddr, usize>,
+    /// The connections that were idle longest at the last search, the longest last.
+    candidates: Vec<(Instant, Id)>,
+}
+
+impl<Id: Copy + Eq + Hash> Registry<Id> {
+    /// No connections; `per_peer_max` limits those of one address other than loopback.
+    pub(super) fn new(connections_max: usize, per_peer_max: usize) -> Self {
+        Self {
+            connections_max,
+            per_peer_max,
+            entries: HashMap::new(),
+            by_peer: HashMap::new(),
+            candidates: Vec::new(),
+        }
+    }
+
+    /// Decides about a new connection of `peer`, and closes the connection that is idle longest
+    /// if there are too many. The flag says whether one was closed.
+    pub(super) fn admit(&mut self, peer: IpAddr) -> (Admission, bool) {
+        let of_peer = self.by_peer.get(&peer).copied().unwrap_or(0);
+        // A proxy on the same machine connects for many clients.
+        let is_peer_full = !peer.is_loopback() && of_peer >= self.per_peer_max;
+        if self.entries.len() < self.connections_max && !is_peer_full {
+            return (Admission::Any, false);
+        }
+        let has_closed = if is_peer_full {
+            self.close_idle_of(peer)
+        } else {
+            self.close_idle()
+        };
+        let admission = match has_closed {
+            _ if self.entries.len() >= self.connections_max.saturating_add(RESERVE) => {
+                Admission::Full
+            }
+            true => Admission::Any,
+            false => Admission::HealthOnly,
+        };
+        (admission, has_closed)
+    }
+
+    /// A connection was opened.
+    pub(super) fn opened(&mut self, id: Id, peer: IpAddr, activity: Arc<Activity>) {
+        *self.by_peer.entry(peer).or_default() += 1;
+        let entry = Entry {
+            activity,
+            peer,
+            is_closing: false,
+        };
+        let replaced = self.entries.insert(id, entry);
+        debug_assert!(replaced.is_none(), "the id of an open connection is unique");
+    }
+
+    /// A connection ended.
+    pub(super) fn ended(&mut self, id: Id) {
+        let Some(entry) = self.entries.remove(&id) else {
+            return;
+        };
+        if let Some(count) = self.by_peer.get_mut(&entry.peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_peer.remove(&entry.peer);
+            }
+        }
+    }
+
+    /// Closes the connection that is idle longest. `false` if all are in use.
+    fn close_idle(&mut self) -> bool {
+        if self.close_candidate() {
+            return true;
+        }
+        let mut idle: Vec<(Instant, Id)> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| !entry.is_closing)
+            .filter_map(|(id, entry)| Some((entry.activity.idle_since()?, *id)))
+            .collect();
+        if idle.len() > CANDIDATES {
+            idle.select_nth_unstable_by_key(CANDIDATES, |(since, _)| *since);
+            idle.truncate(CANDIDATES);
+        }
+        idle.sort_unstable_by_key(|(since, _)| std::cmp::Reverse(*since));
+        self.candidates = idle;
+        self.close_candidate()
+    }
+
+    /// Closes the candidate that is idle longest, if it still is idle.
+    fn close_candidate(&mut self) -> bool {
+        while let Some((since, id)) = self.candidates.pop() {
+            let Some(entry) = self.entries.get_mut(&id) else {
+                continue;
+            };
+            if !entry.is_closing && entry.activity.idle_since() == Some(since) {
+                entry.is_closing = true;
+                entry.activity.close.notify_one();
+                return true;
+            }
+        }
+        false
+    }
+
+    fn close_idle_of(&mut self, peer: IpAddr) -> bool {
+        let longest = self
+            .entries
+            .values_mut()
+            .filter(|entry| entry.peer == peer && !entry.is_closing)
+            .filter_map(|entry| Some((entry.activity.idle_since()?, entry)))
+            .min_by_key(|(since, _)| *since);
+        let Some((_, entry)) = longest else {
+            return false;
+        };
+        entry.is_closing = true;
+        entry.activity.close.notify_one();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn remote(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    /// Opens connection `id`, whose last byte came `milliseconds` after it was opened.
+    fn open(
+        registry: &mut Registry<u32>,
+        id: u32,
+        peer: IpAddr,
+        milliseconds: u64,
+    ) -> Arc<Activity> {
+        let activity = Arc::new(Activity::default());
+        activity
+            .last_milliseconds
+            .store(milliseconds, Ordering::Relaxed);
+        registry.opened(id, peer, Arc::clone(&activity));
+        activity
+    }
+
+    async fn is_closed(activity: &Activity) -> bool {
+        tokio::time::timeout(Duration::ZERO, activity.closing())
+            .await
+            .is_ok()
+    }
+
+    #[tokio::test]
+    async fn the_connection_that_is_idle_longest_is_closed() {
+        let mut registry = Registry::new(3, 100);
+        let young = open(&mut registry, 1, LOCAL, 9_000_000);
+        let answering = open(&mut registry, 2, LOCAL, 0);
+        let _answer = answering.answering();
+        let old = open(&mut registry, 3, LOCAL, 5_000_000);
+        assert_eq!(registry.admit(LOCAL), (Admission::Any, true));
+        assert!(is_closed(&old).await);
+        assert!(!is_closed(&young).await && !is_closed(&answering).await);
+
+        // It is still open, so that the next one takes its turn.
+        assert_eq!(registry.admit(LOCAL), (Admission::Any, true));
+        assert!(is_closed(&young).await);
+
+        // All that is left is in use.
+        assert_eq!(registry.admit(LOCAL), (Admission::HealthOnly, false));
+        registry.ended(1);
+        assert_eq!(registry.admit(LOCAL), (Admission::Any, false));
+    }
+
+    #[tokio::test]
+    async fn a_candidate_that_was_used_meanwhile_is_not_closed() {
+        let mut registry = Registry::new(2, 100);
+        let first = open(&mut registry, 1, LOCAL, 1_000_000);
+        let second = open(&mut registry, 2, LOCAL, 2_000_000);
+        let third = open(&mut registry, 3, LOCAL, 3_000_000);
+        assert_eq!(registry.admit(LOCAL), (Admission::Any, true));
+        assert!(is_closed(&first).await);
+        second.last_milliseconds.store(4_000_000, Ordering::Relaxed);
+        assert_eq!(registry.admit(LOCAL), (Admission::Any, true));
+        assert!(is_closed(&third).await && !is_closed(&second).await);
+    }
+
+    #[test]
+    fn the_reserve_is_bounded() {
+        let mut registry = Registry::new(1, 100);
+        let mut activities = Vec::new();
+        for id in 0..=u32::try_from(RESERVE).unwrap() {
+            activities.push(open(&mut registry, id, LOCAL, 0));
+        }
+        let answers: Vec<_> = activities
+            .iter()
+            .map(|activity| activity.answering())
+            .collect();
+        assert_eq!(registry.admit(LOCAL), (Admission::Full, false));
+        registry.ended(0);
+        assert_eq!(registry.admit(LOCAL), (Admission::HealthOnly, false));
+        drop(answers);
+    }
+
+    #[tokio::test]
+    async fn one_peer_cannot_take_all_connections() {
+        let mut registry = Registry::new(100, 2);
+        let other = open(&mut registry, 1, remote(1), 0);
+        let old = open(&mut registry, 2, remote(2), 1_000_000);
+        let young = open(&mut registry, 3, remote(2), 2_000_000);
+        assert_eq!(registry.admit(remote(1)), (Admission::Any, false));
+        assert_eq!(registry.admit(LOCAL), (Admission::Any, false));
+        assert_eq!(registry.admit(remote(2)), (Admission::Any, true));
+        assert!(is_closed(&old).await);
+        let _answer = young.answering();
+        assert_eq!(registry.admit(remote(2)), (Admission::HealthOnly, false));
+        assert!(!is_closed(&other).await);
+        registry.ended(2);
+        assert_eq!(registry.admit(remote(2)), (Admission::Any, false));
+    }
+}
