@@ -13,7 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
-use http::{HeaderName, HeaderValue, Request, StatusCode, Version, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Version, header};
 use hyper::body::Incoming;
 use io_trace::{Cause, Scope, Tracer};
 use storage_core::StorageError;
@@ -22,6 +22,7 @@ use tower::Service;
 use crate::changes::{Changes, is_change};
 use crate::config::HttpConfig;
 use crate::metrics::{Metrics, RouteGroup};
+use crate::origin::Origins;
 use crate::problem::Problem;
 use crate::request_body::{BodyPace, RequestBody};
 use crate::request_id::RequestIds;
@@ -45,6 +46,7 @@ pub(crate) struct Gate {
     tracer: Arc<Tracer>,
     ids: RequestIds,
     header_bytes_max: usize,
+    origins: Origins,
 }
 
 /// The application after the gate, for one request.
@@ -77,6 +79,7 @@ impl Gate {
             tracer,
             ids: RequestIds::default(),
             header_bytes_max: usize::try_from(http.header_bytes_max).unwrap_or(usize::MAX),
+            origins: Origins::new(http),
         }
     }
 
@@ -204,6 +207,12 @@ impl Gate {
                 "send one Host field",
             ));
         }
+        if let Some(problem) = self.origins.refusal(request.method(), headers) {
+            return Some(problem);
+        }
+        if has_unknown_transfer_coding(headers) {
+            return Some(transfer_coding_unsupported());
+        }
         let target = request
             .uri()
             .path_and_query()
@@ -290,6 +299,26 @@ impl Entrance {
             }
         }
     }
+}
+
+/// Whether the body is in a transfer coding besides `chunked`. hyper refuses one after it.
+fn has_unknown_transfer_coding(headers: &HeaderMap) -> bool {
+    let mut codings = headers
+        .get_all(header::TRANSFER_ENCODING)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|&byte| byte == b','));
+    codings.any(|coding| !coding.trim_ascii().eq_ignore_ascii_case(b"chunked"))
+}
+
+fn transfer_coding_unsupported() -> Problem {
+    Problem::new(
+        StatusCode::NOT_IMPLEMENTED,
+        "transfer_coding_unsupported",
+        "the transfer coding is not supported",
+    )
+    .cause("Transfer-Encoding has a coding other than chunked (RFC 9112 section 6.1)")
+    .remedy("send the body chunked or with Content-Length; compress it with Content-Encoding")
+    .closing()
 }
 
 /// The code of a request that came when all connections were in use.

@@ -35,6 +35,7 @@ mod logging;
 mod media_type;
 mod metrics;
 mod open_files;
+mod origin;
 mod problem;
 mod provenance;
 mod query;

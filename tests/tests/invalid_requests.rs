@@ -358,6 +358,12 @@ fn malformed_json() {
         .header("content-type", "text/plain")
         .body(br#"{"name":"x"}"#);
     setting.check("JSON that is not called so", &[415], &text);
+    let compressed = gzip(br#"{"name":"n","host":"h"}"#);
+    let encoded = Request::new("PUT", "/api/v1/agents/encoded")
+        .header("content-type", "application/json")
+        .header("content-encoding", "gzip")
+        .body(&compressed);
+    setting.check("encoded JSON", &[415], &encoded);
 }
 
 pub(super) fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -43,6 +43,11 @@ pub struct HttpConfig {
     pub listen: SocketAddr,
     /// Whether addresses other than loopback are accepted, although nobody is authenticated.
     pub insecure: bool,
+    /// Names besides addresses, names without a dot and `*.localhost` that `Host` may have,
+    /// separated by commas.
+    pub allowed_hosts: String,
+    /// Origins of foreign web pages that may change things, separated by commas.
+    pub allowed_origins: String,
     /// Maximum number of connections.
     pub connections_max: u32,
     /// Maximum number of connections of one address other than loopback.
@@ -74,6 +79,8 @@ impl Default for HttpConfig {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7117)),
             insecure: false,
+            allowed_hosts: String::new(),
+            allowed_origins: String::new(),
             connections_max: 1024,
             connections_per_peer_max: 512,
             header_read_seconds: 10,

@@ -179,6 +179,21 @@ async fn invalid_http_is_refused_and_the_connection_closed() {
             408,
             "body_too_slow",
         ),
+        (
+            &format!("{post}Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+            501,
+            "transfer_coding_unsupported",
+        ),
+        (
+            "GET /livez HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+            421,
+            "host_not_allowed",
+        ),
+        (
+            &format!("{post}Origin: http://evil\r\nContent-Length: 1\r\n\r\na"),
+            403,
+            "origin_not_allowed",
+        ),
         // An idle connection and an incomplete head: closed without a response.
         ("", 0, ""),
         ("GET / HTTP/1.1\r\nHost:", 0, ""),

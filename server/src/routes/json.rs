@@ -18,6 +18,13 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<T, Problem> {
+    if headers
+        .get_all(header::CONTENT_ENCODING)
+        .iter()
+        .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        return Err(IngestError::EncodingUnsupported.into());
+    }
     let text = read_body(body, app.config.http.json_bytes_max).await?;
     if !text.is_empty() && !is_json(headers) {
         return Err(Problem::new(
