@@ -70,7 +70,7 @@ pub(crate) async fn serve(
                 }
             }
             Err(error) if is_exhaustion(&error) => {
-                open.gate.metrics().connections_refused();
+                open.gate.metrics().connections.refused();
                 tracing::warn!(
                     %error,
                     "cannot accept a connection: out of file descriptors or memory; retrying; \
@@ -132,7 +132,7 @@ impl OpenConnections {
         let admission = loop {
             let (admission, has_closed) = self.registry.admit(peer);
             if has_closed {
-                self.gate.metrics().idle_connection_closed();
+                self.gate.metrics().connections.idle_closed();
             }
             if admission != Admission::Any {
                 self.warn_of_shortage();
@@ -228,7 +228,7 @@ async fn connection(
         tracing::debug!(%error, "the client disconnected at once");
         return;
     }
-    let _open = gate.metrics().connection_opened();
+    let _open = gate.metrics().connections.opened();
     let flag = Arc::new(AmbiguityFlag::default());
     let files = Arc::new(SendQueue::default());
     let (watched, sent) = (Arc::clone(&flag), Arc::clone(&files));

@@ -2,6 +2,7 @@
 //!
 //! Hot paths use counters that are looked up once at startup; a request neither hashes nor locks.
 
+mod connections;
 mod engine;
 mod io_trace;
 mod jobs;

@@ -8,6 +8,7 @@ use prometheus::{
     TextEncoder,
 };
 
+use super::connections::ConnectionMetrics;
 use super::jobs::JobMetrics;
 use super::maker::{InProgress, Maker};
 use super::queries::QueryMetrics;
@@ -60,10 +61,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     groups: Vec<GroupMetrics>,
     in_flight: IntGauge,
-    connections: IntGauge,
-    connections_total: IntCounter,
-    accept_failures: IntCounter,
-    idle_closed: IntCounter,
+    /// Connections.
+    pub(crate) connections: ConnectionMetrics,
     panics: IntCounter,
     refusals: IntCounterVec,
     ranges: Vec<IntCounter>,
@@ -123,17 +122,7 @@ impl Default for Metrics {
                 "tracehold_http_requests_in_flight",
                 "Requests whose response has not begun.",
             ),
-            connections: maker.gauge("tracehold_http_connections", "Open connections."),
-            connections_total: maker
-                .counter("tracehold_http_connections_total", "Connections accepted."),
-            accept_failures: maker.counter(
-                "tracehold_http_accept_failures_total",
-                "Connections not accepted for lack of descriptors or memory.",
-            ),
-            idle_closed: maker.counter(
-                "tracehold_http_idle_connections_closed_total",
-                "Idle connections closed to make room for new ones.",
-            ),
+            connections: ConnectionMetrics::new(&maker),
             panics: maker.counter(
                 "tracehold_http_panics_total",
                 "Panics caught in request handlers.",
@@ -188,19 +177,6 @@ impl Metrics {
         if let Some(counter) = group.by_class.get(class) {
             counter.inc();
         }
-    }
-
-    pub(crate) fn connection_opened(&self) -> InProgress {
-        self.connections_total.inc();
-        InProgress::new(&self.connections)
-    }
-
-    pub(crate) fn connections_refused(&self) {
-        self.accept_failures.inc();
-    }
-
-    pub(crate) fn idle_connection_closed(&self) {
-        self.idle_closed.inc();
     }
 
     pub(crate) fn panic_caught(&self) {
