@@ -9,6 +9,7 @@
 //! *Invariant:* whether a record is an event never depends on the requested fields, so every way
 //! to execute a query counts the same events.
 
+pub mod chrome;
 pub mod ctf;
 mod derived;
 pub mod dft;
