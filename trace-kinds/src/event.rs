@@ -42,6 +42,12 @@ pub trait Decoder: Send {
     /// When the packet cannot be decoded further, after the events before the damage. Records
     /// that can be skipped are counted in [`Decoded`] instead.
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError>;
+
+    /// Events so far whose duration was requested and is unknown, because they begin in a packet
+    /// and do not end in it.
+    fn unpaired(&self) -> u64 {
+        0
+    }
 }
 
 /// Numbers of records in a packet.

@@ -4,22 +4,39 @@
 //! | --- | --- |
 //! | where events begin and end, in bounded memory | [`Scanner`] |
 //! | a file in packets, cut between events | [`PacketReader`] |
+//! | one event: its members and their values | [`record`], [`json`] |
+//! | events with the requested fields | [`ChromeDecoder`] |
+//! | durations of begin and end events | [`pairs`] |
 //!
 //! The packets of a file are consecutive ranges of its bytes. Every packet but the first starts
 //! with the comma after an event, or after a member of the document behind the list of events, so
 //! each packet can be decoded alone (`docs/decisions/0055-chrome-traces.md`).
 
+mod decoder;
+mod event;
 mod found;
+mod json;
+mod pairs;
 mod reader;
+mod record;
 mod scanner;
+mod time;
 
+pub use decoder::ChromeDecoder;
 pub use found::{Damage, Found};
 pub use reader::{Packet, PacketReader, ReadError};
 pub use scanner::Scanner;
 
 use std::io::{self, Read};
+use std::ops::ControlFlow;
 
 use crate::Container;
+
+/// Fields that are indexed by default, in addition to `name` and `cat`.
+pub(crate) const DIMENSIONS: [&str; 3] = ["ph", "pid", "tid"];
+
+/// Nanoseconds of the unit of times in Chrome traces.
+pub(crate) const UNIT_NANOS: u32 = 1000;
 
 /// Bytes of the packets that files are cut into by default, by pushes and queries alike: durations
 /// of begin events depend on the packets.
@@ -27,6 +44,9 @@ pub const PACKET_BYTES: usize = 1 << 20;
 
 /// Bytes between two places where a file can be cut: the longest event.
 pub const EVENT_BYTES_MAX: usize = 32 << 20;
+
+/// Events of a list that are examined to recognize it.
+const EVENTS_EXAMINED: usize = 16;
 
 /// Largest window of zstd, as its logarithm: the most that `zstd --long` uses by default.
 const WINDOW_LOG_MAX: u32 = 27;
@@ -49,4 +69,39 @@ pub fn text_of<'r>(
             Box::new(text)
         }
     })
+}
+
+/// Whether a file that starts with `prefix` is a Chrome trace: an object with a list `traceEvents`,
+/// or a list of events with commas between them, or on one line. A DFTracer file has no commas.
+pub(crate) fn is_chrome(prefix: &[u8]) -> bool {
+    let mut scanner = Scanner::new();
+    let (mut examined, mut has_phase, mut is_separated) = (0, false, false);
+    let mut end = 0;
+    let flow = scanner.scan(prefix, &mut |found| {
+        match found {
+            Found::Record(range) => {
+                let of_prefix = |at| usize::try_from(at).unwrap_or(usize::MAX);
+                end = of_prefix(range.end);
+                let bytes = prefix.get(of_prefix(range.start)..end);
+                has_phase |= bytes.is_some_and(record::has_phase);
+                examined += 1;
+            }
+            Found::Boundary(_) => is_separated = true,
+            Found::Lenient { .. } => {}
+            Found::Damage(_) => return ControlFlow::Break(()),
+        }
+        if (has_phase && is_separated) || examined >= EVENTS_EXAMINED {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    if scanner.is_object() {
+        return scanner.has_list();
+    }
+    let on_one_line = || {
+        let line = prefix.get(..end).unwrap_or_default().trim_ascii_start();
+        flow.is_continue() && scanner.is_closed() && !line.contains(&b'\n')
+    };
+    scanner.has_list() && has_phase && (is_separated || on_one_line())
 }

@@ -1,0 +1,116 @@
+//! Packets of the kind `chrome` as events.
+
+use std::cell::OnceCell;
+use std::ops::ControlFlow;
+
+use query_language::FieldTable;
+
+use super::event::{ChromeEvent, InPacket, Values, Wanted};
+use super::found::{Damage, Found};
+use super::pairs::{Pairs, slice};
+use super::record::{NotAnEvent, Timed};
+use super::scanner::Scanner;
+use crate::{DecodeError, Decoded, Decoder, EachEvent};
+
+const FORMAT: &str = "chrome";
+
+/// Decodes packets of Chrome traces.
+#[derive(Debug)]
+pub struct ChromeDecoder {
+    wanted: Wanted,
+    values: Values,
+    unpaired: u64,
+}
+
+impl ChromeDecoder {
+    /// A decoder for the fields of `table`.
+    pub fn new(table: &FieldTable) -> Self {
+        Self {
+            wanted: Wanted::new(table),
+            values: Values::default(),
+            unpaired: 0,
+        }
+    }
+
+    /// As [`Decoder::decode`]; `damaged` is called for each broken event.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::decode`].
+    pub fn decode_with(
+        &mut self,
+        packet: &[u8],
+        damaged: &mut dyn FnMut(Damage),
+        each: &mut EachEvent<'_>,
+    ) -> Result<Decoded, DecodeError> {
+        let context = InPacket {
+            packet,
+            pairs: OnceCell::new(),
+        };
+        let mut slots = Vec::new();
+        let (wanted, values) = (&self.wanted, &mut self.values);
+        let (mut decoded, mut ended) = (Decoded::default(), None);
+        let mut scanner = Scanner::new();
+        let mut visit = |found| match found {
+            Found::Record(range) => {
+                match Timed::parse(slice(packet, &range).unwrap_or_default()) {
+                    Ok(Some(event)) => {
+                        decoded.events += 1;
+                        let offset = range.start;
+                        let event =
+                            ChromeEvent::new(&event, offset, &context, wanted, &mut slots, values);
+                        return each(&event);
+                    }
+                    Ok(None) => decoded.metadata += 1,
+                    Err(NotAnEvent) => {
+                        decoded.broken += 1;
+                        damaged(Damage {
+                            offset: range.start,
+                            reason: "not an event: an object with `ph` and a time `ts` is expected",
+                            is_end: false,
+                        });
+                    }
+                }
+                ControlFlow::Continue(())
+            }
+            Found::Damage(damage) if damage.is_end => {
+                ended = Some(damage);
+                ControlFlow::Continue(())
+            }
+            Found::Damage(damage) => {
+                decoded.broken += 1;
+                damaged(damage);
+                ControlFlow::Continue(())
+            }
+            Found::Boundary(_) | Found::Lenient { .. } => ControlFlow::Continue(()),
+        };
+        let flow = scanner.scan(packet, &mut visit);
+        let torn = match flow {
+            ControlFlow::Continue(()) => scanner.finish(&mut visit),
+            ControlFlow::Break(()) => None,
+        };
+        self.unpaired += context.pairs.get().map_or(0, Pairs::unpaired);
+        match (ended, torn) {
+            (Some(Damage { offset, reason, .. }), _) => Err(DecodeError::Damaged {
+                format: FORMAT,
+                offset,
+                reason: reason.to_owned(),
+            }),
+            (None, Some(offset)) => Err(DecodeError::Truncated {
+                format: FORMAT,
+                offset,
+            }),
+            (None, None) => Ok(decoded),
+        }
+    }
+}
+
+impl Decoder for ChromeDecoder {
+    fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
+        self.decode_with(packet, &mut |_| {}, each)
+    }
+
+    fn unpaired(&self) -> u64 {
+        self.unpaired
+    }
+}
