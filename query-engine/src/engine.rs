@@ -364,6 +364,7 @@ impl<W> Reading<W> {
             }
             report.skipped.extend(unreadable.skipped(planned.source));
         }
+        report.notes.extend(report.counters.unpaired_note());
         self.workers
     }
 }

@@ -64,7 +64,8 @@ pub fn write_rows(
     let (spills, reading) = written?;
     report.spills = spills;
     reading.report(planned.sources, &mut report);
-    report.notes = sink.end(out).map_err(ReadError::Output)?;
+    let notes = sink.end(out).map_err(ReadError::Output)?;
+    report.notes.extend(notes);
     Ok(report)
 }
 

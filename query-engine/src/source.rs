@@ -224,10 +224,24 @@ pub struct Counters {
     pub answered_by_columns: usize,
     /// What the bytes contained.
     pub decoded: Decoded,
+    /// Events whose duration was requested and is unknown, because their end is in another packet.
+    pub unpaired: u64,
     /// What could not be read and was skipped, as messages.
     pub faults: Vec<String>,
     /// Damaged parts of indexes, for which the data was read instead.
     pub damaged: Vec<String>,
+}
+
+impl Counters {
+    /// What the user should know about events without a duration.
+    pub(crate) fn unpaired_note(&self) -> Option<String> {
+        (self.unpaired > 0).then(|| {
+            let count = self.unpaired;
+            format!(
+                "{count} begin events have no duration: their end is missing or in another packet"
+            )
+        })
+    }
 }
 
 impl std::ops::AddAssign for Counters {
@@ -237,6 +251,7 @@ impl std::ops::AddAssign for Counters {
         self.column_bytes += other.column_bytes;
         self.answered_by_columns += other.answered_by_columns;
         self.decoded += other.decoded;
+        self.unpaired += other.unpaired;
         self.faults.extend(other.faults);
         self.damaged.extend(other.damaged);
     }

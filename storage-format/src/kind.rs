@@ -76,7 +76,8 @@ macro_rules! named_codes {
 named_codes! {
     /// Kind of the packets of a stream.
     Kind, "kind",
-    "`raw`, `ctf`, `dft`, `rocksdb-io`, `rocksdb-block-cache`, `otlp`, `io-trace`",
+    "`raw`, `ctf`, `dft`, `rocksdb-io`, `rocksdb-block-cache`, `otlp`, `io-trace`, \
+     `chrome`",
     /// Opaque bytes.
     Raw = 0 "raw",
     /// Packets of the Common Trace Format.
@@ -91,6 +92,8 @@ named_codes! {
     Otlp = 5 "otlp",
     /// The server's own I/O trace.
     IoTrace = 6 "io-trace",
+    /// Chrome trace JSON.
+    Chrome = 7 "chrome",
 }
 
 named_codes! {

@@ -26,9 +26,12 @@ impl TimeBasis {
     pub fn of_kind(kind: Kind) -> Self {
         match kind {
             Kind::Ctf | Kind::Dft => Self::Unknown,
-            Kind::RocksdbIo | Kind::RocksdbBlockCache | Kind::Otlp | Kind::IoTrace | Kind::Raw => {
-                Self::Bytes
-            }
+            Kind::RocksdbIo
+            | Kind::RocksdbBlockCache
+            | Kind::Otlp
+            | Kind::IoTrace
+            | Kind::Chrome
+            | Kind::Raw => Self::Bytes,
         }
     }
 

@@ -9,6 +9,7 @@ use ctf::Procedure;
 use query_language::{BareUnit, FieldTable};
 use storage_format::Kind;
 
+use crate::chrome::{self, ChromeDecoder};
 use crate::ctf::CtfDecoder;
 use crate::dft::{Names, PacketDecoder, TimeUnit};
 use crate::io_trace::IoTraceDecoder;
@@ -58,6 +59,7 @@ pub fn decoder_for(
         Kind::RocksdbBlockCache => Box::new(RocksdbDecoder::new(TraceKind::BlockCache, table)),
         Kind::IoTrace => Box::new(IoTraceDecoder::new(table)),
         Kind::Otlp => Box::new(OtlpDecoder::new(table)),
+        Kind::Chrome => Box::new(ChromeDecoder::new(table)),
         Kind::Raw => return Ok(None),
     }))
 }
@@ -72,6 +74,7 @@ pub fn has_events(kind: Kind) -> bool {
 pub fn bare_unit(kind: Kind, context: &StreamContext) -> BareUnit {
     match kind {
         Kind::Dft => BareUnit::Nanos(u32::try_from(context.unit.nanoseconds()).unwrap_or(1)),
+        Kind::Chrome => BareUnit::Nanos(chrome::UNIT_NANOS),
         _ => BareUnit::NANOS,
     }
 }
@@ -85,6 +88,7 @@ pub fn dimensions(kind: Kind) -> &'static [&'static str] {
         Kind::RocksdbBlockCache => &["cf_name", "level", "sst_fd_number", "is_cache_hit"],
         Kind::IoTrace => &crate::io_trace::DIMENSIONS,
         Kind::Otlp => &["status", "trace_id", "ctx.service.name"],
+        Kind::Chrome => &chrome::DIMENSIONS,
         Kind::Raw => &[],
     }
 }
@@ -107,12 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn only_dft_has_a_unit_other_than_nanoseconds() {
+    fn dft_and_chrome_have_units_other_than_nanoseconds() {
         let context = StreamContext {
             unit: TimeUnit::Millisecond,
             ..StreamContext::default()
         };
         assert_eq!(bare_unit(Kind::Dft, &context), BareUnit::Nanos(1_000_000));
+        assert_eq!(bare_unit(Kind::Chrome, &context), BareUnit::Nanos(1_000));
         assert_eq!(bare_unit(Kind::Ctf, &context), BareUnit::NANOS);
     }
 }

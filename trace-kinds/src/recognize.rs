@@ -10,6 +10,7 @@ use std::io::{self, Read};
 
 use storage_format::Kind;
 
+use crate::chrome::is_chrome;
 use crate::dft::begins_with_lines;
 use crate::gzip::is_gzip;
 use crate::io_trace::is_io_trace;
@@ -90,6 +91,8 @@ pub enum Content {
     CtfPackets,
     /// An LTTng index of the packets of a CTF data stream file.
     CtfPacketIndex,
+    /// A Chrome trace: one JSON document.
+    ChromeTrace,
     /// Lines of a DFTracer trace.
     DftLines,
     /// Packets of a Tracehold server's I/O trace.
@@ -161,6 +164,8 @@ fn content(prefix: &[u8], is_whole: bool) -> Content {
         content
     } else if rocksdb::has_magic(prefix) {
         Content::Rocksdb(rocksdb::kind_of_prefix(prefix))
+    } else if is_chrome(prefix) {
+        Content::ChromeTrace
     } else if begins_with_lines(prefix, is_whole) {
         Content::DftLines
     } else {
@@ -203,6 +208,7 @@ impl Recognized {
     pub fn kind(&self) -> Option<Kind> {
         match (self.container, self.content) {
             (Container::Plain | Container::Gzip, Content::DftLines) => Some(Kind::Dft),
+            (_, Content::ChromeTrace) => Some(Kind::Chrome),
             (Container::Gzip | Container::Zstd, _) => None,
             (Container::Plain, Content::CtfPackets) => Some(Kind::Ctf),
             (Container::Plain, Content::IoTrace) => Some(Kind::IoTrace),
@@ -224,7 +230,7 @@ impl Recognized {
     /// What to do instead, for a file that a caller refuses.
     pub fn hint(&self) -> Option<&'static str> {
         match (self.container, self.content) {
-            (_, Content::Empty | Content::Unknown(_)) => None,
+            (_, Content::Empty | Content::Unknown(_) | Content::ChromeTrace) => None,
             (_, Content::Tracehold(_)) => Some("`tracehold inspect` shows what is in it"),
             (Container::Gzip, Content::DftLines) => None,
             (Container::Gzip | Container::Zstd, _) => Some("decompress it first"),
@@ -243,6 +249,7 @@ impl fmt::Display for Recognized {
             Content::CtfMetadata(_) => write!(out, "metadata of a CTF trace"),
             Content::CtfPackets => write!(out, "a data stream file of a CTF trace"),
             Content::CtfPacketIndex => write!(out, "the packet index of a CTF trace"),
+            Content::ChromeTrace => write!(out, "a Chrome trace"),
             Content::DftLines => write!(out, "a DFTracer file"),
             Content::IoTrace => write!(out, "an I/O trace of a Tracehold server"),
             Content::Rocksdb(None) => write!(out, "a RocksDB trace"),

@@ -9,8 +9,10 @@
 //! | DFTracer text | [`LineCutter`]: up to the last line end within the target size |
 //! | DFTracer text in gzip | [`GzipCutter`]: unchanged members, or text if one is too large |
 //! | RocksDB I/O and block cache traces | [`RocksdbCutter`]: complete records after a header |
+//! | Chrome traces | [`ChromeCutter`]: events; the text of a compressed trace |
 //! | CTF data stream file | [`CtfCutter`]: the producer's packets |
 
+mod chrome;
 mod ctf;
 mod gzip;
 mod lines;
@@ -21,6 +23,7 @@ use bytes::Bytes;
 
 use crate::ClientError;
 
+pub use chrome::ChromeCutter;
 pub use ctf::CtfCutter;
 pub use gzip::GzipCutter;
 pub use lines::LineCutter;

@@ -6,6 +6,8 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use std::io::Read;
 
+use trace_kinds::Container;
+
 use super::*;
 
 fn folder() -> tempfile::TempDir {
@@ -367,4 +369,60 @@ proptest::proptest! {
             cut_anything(&mut RocksdbCutter::open(&path, 0, 64).unwrap());
         }
     }
+}
+
+#[test]
+fn chrome_traces_are_cut_between_events() {
+    let folder = folder();
+    let event = "{\"ph\":\"X\",\"ts\":1,\n\"name\":\"e\"}";
+    let trace = format!("{{\"traceEvents\":[{}],\"a\":1}}\n", [event; 9].join(",\n"));
+    let zstd = zstd::encode_all(trace.as_bytes(), 1).unwrap();
+    for (container, bytes) in [
+        (Container::Plain, trace.as_bytes().to_vec()),
+        (Container::Gzip, gzip(trace.as_bytes())),
+        (Container::Zstd, zstd),
+    ] {
+        let path = file(&folder, &bytes);
+        let open = || ChromeCutter::open(&path, container, 70);
+        let all = check_skips(&|| Box::new(open().unwrap()));
+        assert_eq!(all.concat(), trace.as_bytes());
+        assert_eq!(all.len(), 6);
+        assert!(all[1..].iter().all(|packet| packet.starts_with(b",")));
+        let mut cutter = open().unwrap();
+        let cuts = std::iter::from_fn(|| cutter.next(End::Final).unwrap());
+        let (positions, texts): (Vec<u64>, Vec<_>) =
+            cuts.map(|cut| (cut.position, cut.text.unwrap())).unzip();
+        assert!(positions.is_sorted());
+        assert_eq!(positions.last(), Some(&(bytes.len() as u64)));
+        assert_eq!(texts.iter().map(|text| text.lines).sum::<u64>(), 18);
+        assert_eq!(cutter.remark(), None);
+    }
+    for (trace, remark) in [
+        (
+            format!("[{event},{event}"),
+            "the list is not closed at byte",
+        ),
+        (
+            format!("{{\"traceEvents\":[{event},"),
+            "before the end of its document",
+        ),
+        (
+            format!("[{event},]"),
+            "a comma after the last element at byte",
+        ),
+    ] {
+        let path = file(&folder, trace.as_bytes());
+        let mut cutter = ChromeCutter::open(&path, Container::Plain, 1 << 20).unwrap();
+        assert_eq!(packets(&mut cutter).concat(), trace.as_bytes());
+        let found = cutter.remark().unwrap();
+        assert!(found.contains(remark), "{found}");
+    }
+    let path = file(&folder, format!("[{event}] and more").as_bytes());
+    let mut cutter = ChromeCutter::open(&path, Container::Plain, 1 << 20).unwrap();
+    assert!(cutter.next(End::Final).unwrap().is_some());
+    let error = cutter.next(End::Final).unwrap_err().to_string();
+    assert!(
+        error.contains("something follows") && error.contains("--kind raw"),
+        "{error}"
+    );
 }

@@ -10,7 +10,9 @@ use trace_kinds::Container;
 
 use super::naming::{dotted, host_name, id_text};
 use crate::ClientError;
-use crate::cutter::{CtfCutter, Cutter, GzipCutter, LineCutter, RawCutter, RocksdbCutter};
+use crate::cutter::{
+    ChromeCutter, CtfCutter, Cutter, GzipCutter, LineCutter, RawCutter, RocksdbCutter,
+};
 use crate::file_content::{check_regular, recognize_file, refusal};
 
 /// Folders are entered this deep: a link that leads back up must end somewhere.
@@ -30,6 +32,8 @@ pub enum CutMethod {
     Rocksdb,
     /// Packets of a CTF data stream file.
     Ctf,
+    /// Events of a Chrome trace in this container.
+    Chrome(Container),
 }
 
 /// A file to push.
@@ -86,6 +90,7 @@ impl CutMethod {
             Self::Gzip => 2,
             Self::Rocksdb => 3,
             Self::Ctf => 4,
+            Self::Chrome(_) => 5,
         }
     }
 
@@ -106,6 +111,9 @@ impl SourceFile {
             CutMethod::Gzip => Box::new(GzipCutter::open(path, packet_bytes)?),
             CutMethod::Rocksdb => Box::new(RocksdbCutter::open(path, offset, packet_bytes)?),
             CutMethod::Ctf => Box::new(CtfCutter::open(path)?),
+            CutMethod::Chrome(container) => {
+                Box::new(ChromeCutter::open(path, container, packet_bytes)?)
+            }
         })
     }
 }
@@ -333,7 +341,7 @@ fn sorted_entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>, ClientError> {
 fn kind_of(path: &Path, given: Option<Kind>) -> Result<(Kind, CutMethod), ClientError> {
     let found = recognize_file(path)?;
     let recognized = match found.kind() {
-        Some(kind @ (Kind::Dft | Kind::RocksdbIo | Kind::RocksdbBlockCache)) => kind,
+        Some(kind @ (Kind::Dft | Kind::Chrome | Kind::RocksdbIo | Kind::RocksdbBlockCache)) => kind,
         _ if is_empty_dft(path) => Kind::Dft,
         // Packets of CTF and of I/O traces need the metadata in their folder.
         _ => Kind::Raw,
@@ -343,7 +351,8 @@ fn kind_of(path: &Path, given: Option<Kind>) -> Result<(Kind, CutMethod), Client
         Kind::Dft if found.container == Container::Gzip => CutMethod::Gzip,
         Kind::Dft => CutMethod::Lines,
         Kind::RocksdbIo | Kind::RocksdbBlockCache if recognized == kind => CutMethod::Rocksdb,
-        Kind::RocksdbIo | Kind::RocksdbBlockCache => {
+        Kind::Chrome if recognized == kind => CutMethod::Chrome(found.container),
+        Kind::Chrome | Kind::RocksdbIo | Kind::RocksdbBlockCache => {
             let reason = refusal(&found, &format!("a trace of kind {kind}"));
             return Err(ClientError::input(format!("{}: {reason}", path.display())));
         }

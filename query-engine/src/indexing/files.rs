@@ -51,7 +51,8 @@ pub fn index_files(path: &Path) -> Result<Vec<IndexFile>, ReadError> {
         path,
         packets: Some(input),
     };
-    let single = if path.is_dir() {
+    let is_folder = path.is_dir();
+    let single = if is_folder {
         let contents = FolderContents::of(path)?;
         for trace in contents.traces {
             files.extend(inputs_of_trace(&trace)?.into_iter().map(of_packets));
@@ -61,12 +62,16 @@ pub fn index_files(path: &Path) -> Result<Vec<IndexFile>, ReadError> {
         vec![path.to_owned()]
     };
     for path in single {
-        match inputs(&path)? {
-            Some(inputs) => files.extend(inputs.into_iter().map(of_packets)),
-            None => files.push(IndexFile {
-                path,
-                packets: None,
-            }),
+        match inputs(&path) {
+            // Queries of the folder read it without an index.
+            Err(ReadError::NoIndex { .. }) if is_folder => {}
+            inputs => match inputs? {
+                Some(inputs) => files.extend(inputs.into_iter().map(of_packets)),
+                None => files.push(IndexFile {
+                    path,
+                    packets: None,
+                }),
+            },
         }
     }
     Ok(files)

@@ -12,7 +12,7 @@ use ctf_folder::FolderParts;
 use query_language::FieldPath;
 use storage_format::Kind;
 use trace_kinds::rocksdb::{self, PacketReader, TraceHeader};
-use trace_kinds::{Decoded, StreamContext};
+use trace_kinds::{Container, Decoded, StreamContext, chrome};
 
 use super::chunker::Chunker;
 use super::leaf::LeafIndexOptions;
@@ -53,6 +53,12 @@ pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>,
         InputFormat::DftLines => return Ok(None),
         InputFormat::IoTrace => single(Kind::IoTrace, Some(io_trace_packets(path)?)),
         InputFormat::Rocksdb(kind) => single(kind, None),
+        InputFormat::Chrome(Container::Plain) => single(Kind::Chrome, None),
+        InputFormat::Chrome(_) => {
+            return Err(ReadError::NoIndex {
+                path: path.to_owned(),
+            });
+        }
     }))
 }
 
@@ -221,6 +227,7 @@ fn pass(
     let mut source = ChecksummedFile::open(path).map_err(failed)?;
     let read = match &input.packets {
         Some(packets) => walk(&mut source, packets, &mut chunker),
+        None if input.kind == Kind::Chrome => walk_chrome(&mut source, &mut chunker, &place),
         None => walk_rocksdb(&mut source, &mut chunker, &place),
     };
     let Found {
@@ -322,5 +329,39 @@ fn walk_rocksdb(
     if found.fault.is_none() {
         found.fault = reader.torn_end().map(|torn| message(&torn));
     }
+    Ok(found)
+}
+
+/// Splits a Chrome trace into packets, as far as it can be read.
+fn walk_chrome(
+    source: &mut ChecksummedFile,
+    chunker: &mut Chunker,
+    place: &str,
+) -> io::Result<Found> {
+    let mut found = Found::default();
+    let mut reader = chrome::PacketReader::new(&mut *source, chrome::PACKET_BYTES);
+    loop {
+        let packet = match reader.next_packet() {
+            Ok(Some(packet)) => packet,
+            Ok(None) => {
+                let damage = reader.damage().map(|damage| damage.to_string());
+                found.fault = damage.or_else(|| reader.cut_end());
+                break;
+            }
+            Err(chrome::ReadError::Io(error)) => return Err(error),
+            Err(fault) => {
+                found.fault = Some(fault.to_string());
+                break;
+            }
+        };
+        let end = packet.offset.saturating_add(packet.bytes.len() as u64);
+        let range = packet.offset..end;
+        chunker.packet(range.clone(), found.packets.len() as u64, &packet.bytes);
+        found.packets.push(PacketRange::new(range));
+    }
+    drop(reader);
+    // The checksum is of the complete file, also where damage ends the events.
+    io::copy(source, &mut io::sink())?;
+    found.fault = found.fault.map(|fault| format!("{place}: {fault}"));
     Ok(found)
 }

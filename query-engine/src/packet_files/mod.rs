@@ -1,13 +1,15 @@
 //! Files of packets on this machine, with or without a sidecar: stream files of CTF folders, I/O
-//! traces of a server, and RocksDB traces.
+//! traces of a server, RocksDB traces and Chrome traces.
 //!
 //! | step | where |
 //! | --- | --- |
 //! | what a path is, and opening it for a query | here, [`folder`] |
 //! | a file with known ranges of packets, as a source | [`packet_file`] |
 //! | a RocksDB trace without an index, as a source | [`rocksdb`] |
+//! | a Chrome trace without an index, as a source | [`chrome`] |
 //! | the index of such a file, and whether it is used | [`packet_index`] |
 
+pub(crate) mod chrome;
 pub(crate) mod folder;
 pub(crate) mod packet_file;
 pub(crate) mod packet_index;
@@ -41,6 +43,8 @@ pub(crate) enum InputFormat {
     IoTrace,
     /// A RocksDB trace; its kind.
     Rocksdb(Kind),
+    /// A Chrome trace, and how it is compressed.
+    Chrome(Container),
     /// Lines of a DFTracer trace, plain or gzip.
     DftLines,
 }
@@ -52,6 +56,7 @@ impl InputFormat {
 
     fn recognized(path: &Path, found: Recognized) -> Result<InputFormat, ReadError> {
         match (found.container, found.content) {
+            (container, Content::ChromeTrace) => Ok(InputFormat::Chrome(container)),
             (Container::Plain, Content::IoTrace) => Ok(InputFormat::IoTrace),
             // A trace without records has no events of either kind.
             (Container::Plain, Content::Rocksdb(_)) => Ok(InputFormat::Rocksdb(
@@ -68,8 +73,9 @@ impl InputFormat {
     }
 }
 
-/// Opens files and folders of any kind as sources: folders of CTF traces, DFTracer files, RocksDB
-/// traces and I/O traces of a server. With `use_sidecars`, the sidecars next to them are used.
+/// Opens files and folders of any kind as sources: folders of CTF traces, DFTracer files, Chrome
+/// traces, RocksDB traces and I/O traces of a server. With `use_sidecars`, the sidecars next to
+/// them are used.
 ///
 /// # Errors
 ///
@@ -95,16 +101,26 @@ pub fn open_paths(
         }
     }
     for path in files {
-        if let Some(Spooled { file, found, fault }) = spooled(&path)? {
-            if InputFormat::recognized(&path, found)? != InputFormat::DftLines {
-                return Err(ReadError::NotAStream { path, found });
+        if let Some(copy) = spooled(&path)? {
+            let found = copy.found;
+            match InputFormat::recognized(&path, found)? {
+                InputFormat::Chrome(_) => sources.push(chrome::copied(&path, copy)),
+                InputFormat::DftLines => {
+                    let Spooled { file, fault, .. } = copy;
+                    lines.push(DftFile::copied(&path, file, fault)?);
+                }
+                InputFormat::IoTrace | InputFormat::Rocksdb(_) => {
+                    return Err(ReadError::NotAStream { path, found });
+                }
             }
-            lines.push(DftFile::copied(&path, file, fault)?);
             continue;
         }
         match InputFormat::of(&path)? {
             InputFormat::IoTrace => sources.push(Box::new(open_io_trace(&path, use_sidecars)?)),
             InputFormat::Rocksdb(kind) => sources.push(rocksdb::open(&path, kind, use_sidecars)?),
+            InputFormat::Chrome(container) => {
+                sources.push(chrome::open(&path, container, use_sidecars)?);
+            }
             InputFormat::DftLines => lines.push(DftFile::open(&path, use_sidecars)?),
         }
     }

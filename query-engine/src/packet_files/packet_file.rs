@@ -242,6 +242,7 @@ impl ChunkSource for PacketFile {
             events.counters.fetched_bytes += packet.length();
             let what = match self.kind {
                 Kind::RocksdbIo | Kind::RocksdbBlockCache => "records",
+                Kind::Chrome => "events",
                 _ => "packet",
             };
             let place = || format!("{}: {what} at {}", self.place(), packet.range.start);

@@ -59,6 +59,7 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
             flow
         });
         self.counters.decoded_bytes += packet.len() as u64;
+        self.counters.unpaired = self.decoder.unpaired();
         match decoded {
             Ok(decoded) => self.counters.decoded += decoded,
             Err(error) => self.fault(format!("{}: {error}", place())),

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use query_language::{FieldId, FieldPath, FieldTable, Number};
 use storage_format::frame::Facts;
 use storage_format::{Kind, StreamPosition, TimeBasis};
+use trace_kinds::chrome::ChromeDecoder;
 use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, PacketDecoder, TimeUnit};
 use trace_kinds::io_trace::IoTraceDecoder;
 use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
@@ -70,6 +71,7 @@ impl FactsReaders {
                 KindReader::spans(|table| RocksdbDecoder::new(TraceKind::BlockCache, table))
             }
             Kind::IoTrace => KindReader::spans(IoTraceDecoder::new),
+            Kind::Chrome => KindReader::spans(ChromeDecoder::new),
         };
         let memory = match reading {
             KindReader::Ctf(..) | KindReader::Dft(_) => self.streams.lock().get(target).copied(),

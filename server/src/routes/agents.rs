@@ -61,8 +61,8 @@ pub(super) struct StreamDocument {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StreamDeclaration {
-    /// `raw`, `ctf`, `dft`, `rocksdb-io`, `rocksdb-block-cache`, `otlp` or `io-trace`; it never
-    /// changes.
+    /// `raw`, `ctf`, `dft`, `rocksdb-io`, `rocksdb-block-cache`, `otlp`, `io-trace` or
+    /// `chrome`; it never changes.
     kind: String,
     /// `array` (the default: every packet can be found) or `plain` (totals only).
     leaf: Option<String>,

@@ -46,7 +46,8 @@ fn check(container: Container, kind: Option<Kind>, content: Content, files: &[&[
 #[test]
 fn traces_are_recognized_by_content() {
     use Container::{Gzip, Plain, Zstd};
-    use Content::{CtfMetadata, CtfPacketIndex, CtfPackets, DftLines, Empty, IoTrace, Rocksdb};
+    use Content::{ChromeTrace, CtfMetadata, CtfPacketIndex, CtfPackets, DftLines, Empty};
+    use Content::{IoTrace, Rocksdb};
 
     let tsdl = CtfMetadata(MetadataFormat::Tsdl);
     check(Plain, None, tsdl, &[b"/* CTF 1.8 */ trace {"]);
@@ -96,22 +97,32 @@ fn traces_are_recognized_by_content() {
     check(Plain, Some(Kind::Dft), DftLines, &files);
     check(Gzip, Some(Kind::Dft), DftLines, &[&gzip(&array)]);
     check(Zstd, None, DftLines, &[&zstd(&array)]);
+    // A Chrome trace has commas between its events, or all of them on one line.
+    let document = br#"{"displayTimeUnit":"ns","traceEvents":[{"ph":"X","ts":1}]}"#;
+    let list = [b"[", DFT_LINE, b",\n", DFT_LINE, b"\n]\n"].concat();
+    let line = [b" [", DFT_LINE, b"]\n"].concat();
+    let cut = &list[..DFT_LINE.len() + 8];
+    let files = [&document[..], b"{\"traceEvents\":[", &list, &line, cut];
+    check(Plain, Some(Kind::Chrome), ChromeTrace, &files);
+    check(Gzip, Some(Kind::Chrome), ChromeTrace, &[&gzip(document)]);
+    check(Zstd, Some(Kind::Chrome), ChromeTrace, &[&zstd(&list)]);
+    let closed = [b"[\n", DFT_LINE, b"\n]\n"].concat();
+    check(Plain, Some(Kind::Dft), DftLines, &[&closed]);
     check(Plain, None, Empty, &[b""]);
     check(Gzip, None, Empty, &[&gzip(b"")]);
 }
 
 #[test]
 fn other_files_are_unknown() {
-    let cases: [(&str, Vec<u8>); 8] = [
+    let cases: [(&str, Vec<u8>); 10] = [
         ("text", b"Jan 1 host kernel: {ph}\n".to_vec()),
         (
             "json lines",
             b"{\"level\":\"info\",\"args\":{\"ph\":1}}\n".to_vec(),
         ),
-        (
-            "chrome document",
-            b"{\"traceEvents\":[{\"ph\":\"X\"}]}".to_vec(),
-        ),
+        ("document", b"{\"a\":{\"traceEvents\":[]}}".to_vec()),
+        ("list of objects", b"[{\"ts\":1},{\"ts\":2}]".to_vec()),
+        ("cut document", b"{\"a\":\"".to_vec()),
         ("json array", b"[1, 2]\n".to_vec()),
         (
             "part of a rocksdb header",

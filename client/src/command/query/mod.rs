@@ -205,7 +205,9 @@ impl From<ReadError> for CommandError {
             | ReadError::NotATrace { .. }
             | ReadError::NotAStream { .. }
             | ReadError::NotAFile { .. } => CommandError::usage(error.to_string()),
-            ReadError::NoColumns { .. } => CommandError::usage(error.to_string()),
+            ReadError::NoColumns { .. } | ReadError::NoIndex { .. } => {
+                CommandError::usage(error.to_string())
+            }
             ReadError::Fetch { place, source } => CommandError::io(place, source),
             ReadError::Output(source) => CommandError::Output(source),
             ReadError::Spill(source) => CommandError::io("a temporary file", source),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ctf::{EventReader, Plan, Procedure};
 use storage_format::frame::Facts;
+use trace_kinds::chrome::ChromeDecoder;
 use trace_kinds::dft::TimeUnit;
 use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
 
@@ -151,4 +152,22 @@ fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
     let bomb = gzip(&" ".repeat(40 << 20));
     let (facts, after) = dft_facts(&SpanFields::default(), &bomb, us);
     assert_eq!((facts, after), (Facts::default(), us));
+}
+
+#[test]
+fn packets_of_chrome_traces_have_time_span_and_count() {
+    let check = |packet: &str, span, events| {
+        let fields = SpanFields::default();
+        let mut decoder = ChromeDecoder::new(&fields.table);
+        let facts = span_facts(&mut decoder, &fields, packet.as_bytes());
+        assert_eq!((facts.time_span, facts.events), (span, events), "{packet}");
+    };
+    let begin = "{\"ph\":\"B\",\"ts\":7}";
+    let slice = "{\"ph\":\"X\",\"ts\":2.5,\"dur\":3}";
+    check(&format!("[{slice}]"), Some((2_500, 5_500)), Some(1));
+    check(&format!(",{slice},{begin},"), Some((2_500, 7_000)), Some(2));
+    let end = "{\"ph\":\"E\",\"ts\":9}";
+    check(&format!("[{begin},{end}]"), Some((7_000, 9_000)), Some(2));
+    check(&format!("[{slice},{{\"ph\""), None, Some(1));
+    check("nonsense", None, None);
 }

@@ -1,0 +1,190 @@
+//! The same answers from every container and with an index.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use query_language::{FieldPath, Query};
+use row_formats::{Columns, Ndjson};
+
+use crate::{
+    IndexOptions, Limits, Report, Request, Scratch, Update, group_by, index_files, open_paths,
+    write_rows,
+};
+
+/// Rows and groups as text.
+fn answers(path: &PathBuf, query: &str, use_sidecars: bool) -> (String, Report) {
+    let request = Request {
+        query: (!query.is_empty()).then(|| Query::parse(query).unwrap()),
+        ..Request::default()
+    };
+    let limits = Limits::default();
+    let mut rows = Vec::new();
+    let paths = std::slice::from_ref(path);
+    let sources = open_paths(paths, use_sidecars, &request, &[]).unwrap();
+    let report = write_rows(
+        &sources,
+        &request,
+        &Columns::All,
+        &mut Ndjson::default(),
+        limits,
+        &mut |row: &[u8]| {
+            rows.extend_from_slice(row);
+            Ok(())
+        },
+    );
+    let mut text = String::from_utf8(rows).unwrap().replace(".gz", "");
+    text = text.replace(".zst", "");
+    for field in ["ph", "args.step"] {
+        let field = FieldPath::new(field);
+        let wanted = std::slice::from_ref(&field);
+        let sources = open_paths(paths, use_sidecars, &request, wanted).unwrap();
+        let (groups, _) = group_by(&sources, &request, &field, limits).unwrap();
+        writeln!(text, "{groups:?}").unwrap();
+    }
+    (text, report.unwrap())
+}
+
+/// A trace of about 1.9 MB, so of two packets; its begins end at once, except the first.
+fn trace() -> String {
+    let mut text = "{\"traceEvents\":[".to_owned();
+    let mut put = |event: String| writeln!(text, "{event},").unwrap();
+    put("{\"ph\":\"B\",\"name\":\"main\",\"ts\":0,\"pid\":1,\"tid\":1}".to_owned());
+    for step in 0..6_000 {
+        let ts = step * 10;
+        let phase = ["X", "i", "C"][step % 3];
+        put(format!(
+            "{{\"ph\":\"{phase}\",\"name\":\"step\",\"ts\":{ts}.5,\"dur\":{}.25,\"pid\":1,\"tid\":\
+             2,\"args\":{{\"step\":{step},\"pad\":\"{}\"}}}}",
+            step % 50,
+            "x".repeat(200)
+        ));
+        if step % 10 == 0 {
+            put(format!(
+                "{{\"ph\":\"B\",\"name\":\"inner\",\"ts\":{ts},\"pid\":1,\"tid\":1}},{{\"ph\":\
+                 \"E\",\"ts\":{}.125,\"pid\":1,\"tid\":1}}",
+                ts + 3
+            ));
+        }
+    }
+    let end = "{\"ph\":\"E\",\"name\":\"main\",\"ts\":999999,\"pid\":1,\"tid\":1}],\"a\":{}}";
+    text + end
+}
+
+fn index(path: &std::path::Path) -> Vec<Update> {
+    let files = index_files(path).unwrap();
+    let mut scratch = Scratch::default();
+    files
+        .iter()
+        .map(|file| file.update(&IndexOptions::default(), &mut scratch))
+        .map(|indexed| indexed.unwrap().update)
+        .collect()
+}
+
+#[test]
+fn every_container_and_an_index_give_the_same_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let trace = trace();
+    fs::write(at("trace.json"), &trace).unwrap();
+    let file = fs::File::create(at("trace.json.gz")).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+    gzip.write_all(trace.as_bytes()).unwrap();
+    gzip.finish().unwrap();
+    fs::write(
+        at("trace.json.zst"),
+        zstd::encode_all(trace.as_bytes(), 1).unwrap(),
+    )
+    .unwrap();
+    // A compressed trace in a folder is left without an index.
+    assert_eq!(index(folder.path()), [Update::Built]);
+    assert_eq!(index(folder.path()), [Update::Fresh]);
+    let error = index_files(&at("trace.json.gz")).err().unwrap().to_string();
+    assert!(
+        error.contains("a compressed Chrome trace has no index"),
+        "{error}"
+    );
+    // Queries, and how many events match.
+    let queries = [
+        ("", 7_202),
+        ("ph == 'X' and dur > 49us", 40),
+        ("name == 'inner' and dur == 3125ns", 600),
+        // Its end is in another packet.
+        ("name == 'main' and dur > 0", 0),
+        ("step == 5777", 1),
+        ("ts > 59990 or ph == 'C' and step < 100", 33 + 2),
+    ];
+    for (query, count) in queries {
+        let (expected, report) = answers(&at("trace.json"), query, false);
+        assert_eq!(report.matched, count, "{query}");
+        assert!(report.is_complete(), "{query} {report:?}");
+        for (name, use_sidecars) in [
+            ("trace.json", true),
+            ("trace.json.gz", true),
+            ("trace.json.zst", false),
+        ] {
+            let (found, report) = answers(&at(name), query, use_sidecars);
+            assert!(found == expected, "{name} {query}: {report:?}");
+        }
+    }
+    let (_, report) = answers(&at("trace.json"), "ts < 1 and ph == 'B'", true);
+    assert_eq!(
+        (report.indexed, report.chunks, report.read),
+        (1, 2, 1),
+        "{report:?}"
+    );
+    let note = "1 begin events have no duration: their end is missing or in another packet";
+    assert_eq!(report.notes, [note]);
+}
+
+#[test]
+fn damage_is_reported_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let event = "{\"ph\":\"X\",\"ts\":1}";
+    let cases = [
+        (
+            format!("{{\"traceEvents\":[{event},{event}"),
+            2,
+            Some("ends at byte 51"),
+        ),
+        (
+            format!("{{\"traceEvents\":[{event}]}} x"),
+            1,
+            Some("byte 36"),
+        ),
+        (
+            format!("[{event},{event},{{\"ph\":"),
+            2,
+            Some("inside the record at byte 37"),
+        ),
+        (format!("[{event},{{}},{event},\n"), 2, None),
+        (
+            format!("[{event},{{\"ph\":\"X\"}},{event}]"),
+            2,
+            Some("1 record cannot be read"),
+        ),
+    ];
+    for (trace, events, reason) in cases {
+        fs::write(&path, &trace).unwrap();
+        let (_, report) = answers(&path, "", false);
+        assert_eq!(report.matched, events, "{trace}");
+        assert_eq!(report.is_complete(), reason.is_none(), "{trace} {report:?}");
+        let reasons: Vec<_> = report.skipped_reasons().collect();
+        let reason = reason.unwrap_or_default();
+        assert_eq!(reasons.is_empty(), reason.is_empty(), "{trace} {reasons:?}");
+        assert!(
+            reasons.iter().all(|found| found.contains(reason)),
+            "{reasons:?}"
+        );
+        index(&path);
+        let (_, indexed) = answers(&path, "", true);
+        assert_eq!((indexed.indexed, indexed.matched), (1, events), "{trace}");
+        assert_eq!(
+            indexed.is_complete(),
+            report.is_complete(),
+            "{trace} {indexed:?}"
+        );
+    }
+}
