@@ -16,6 +16,8 @@ pub fn small_traces() -> Vec<PathBuf> {
         "trace-0-of-1.pfw.gz",
         "io_small.trace",
         "bc_small.trace",
+        "chrome_viztracer.json",
+        "chrome_clang.json",
     ];
     names.iter().map(|name| data.join(name)).collect()
 }

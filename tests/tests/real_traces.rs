@@ -71,6 +71,15 @@ fn rocksdb(path: &Path) -> Trace {
     }
 }
 
+/// The packets of a compressed trace are its text.
+fn chrome(path: &Path) -> Trace {
+    let trace = dftracer(path);
+    Trace {
+        content: as_it_is,
+        ..trace
+    }
+}
+
 fn gunzip(bytes: &[u8]) -> Vec<u8> {
     let mut child = Command::new("gzip")
         .arg("-dc")
@@ -94,6 +103,9 @@ fn small_traces() -> Vec<Trace> {
         dftracer(&data.join("trace-0-of-1.pfw.gz")),
         rocksdb(&data.join("io_small.trace")),
         rocksdb(&data.join("bc_small.trace")),
+        chrome(&data.join("chrome_viztracer.json")),
+        chrome(&data.join("chrome_kineto.json")),
+        chrome(&data.join("chrome_bazel.json.gz")),
     ]
 }
 

@@ -22,6 +22,9 @@ mod record;
 mod scanner;
 mod time;
 
+#[cfg(test)]
+mod tests;
+
 pub use decoder::ChromeDecoder;
 pub use found::{Damage, Found};
 pub use reader::{Packet, PacketReader, ReadError};
