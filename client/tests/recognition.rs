@@ -42,6 +42,8 @@ const LINES: &[u8] =
     b"[\n{\"id\":1,\"name\":\"read\",\"cat\":\"POSIX\",\"pid\":1,\"tid\":1,\"ts\":5,\
     \"dur\":2,\"ph\":\"X\",\"args\":{}}\n";
 
+const CHROME: &[u8] = b"{\"traceEvents\":[{\"ph\":\"X\",\"ts\":5,\"dur\":2,\"name\":\"x\"}]}";
+
 fn made() -> Vec<Case> {
     let case = |name, content: &[u8], kind, accepted_by, found| Case {
         name,
@@ -56,15 +58,29 @@ fn made() -> Vec<Case> {
             "a.log",
             LINES,
             "dft",
-            &["query", "index"],
+            &["decode", "query", "index"],
             "a DFTracer file",
         ),
         case(
             "b.bin",
             &gzip(LINES),
             "dft",
-            &["query", "index"],
+            &["decode", "query", "index"],
             "a DFTracer file",
+        ),
+        case(
+            "l.pfw",
+            CHROME,
+            "chrome",
+            &["decode", "query", "index"],
+            "a Chrome trace",
+        ),
+        case(
+            "m.pfw",
+            &gzip(CHROME),
+            "chrome",
+            &["decode", "query"],
+            "a Chrome trace",
         ),
         case("c.pfw", b"plain text\n", "raw", &[], "unknown content"),
         case("d.pfw", &[7; 100], "raw", &[], "unknown content"),

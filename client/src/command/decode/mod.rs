@@ -1,6 +1,7 @@
 //! `tracehold decode`: prints the events of local trace files.
 
 mod ctf;
+mod events;
 mod format;
 mod io_trace;
 mod rocksdb;
@@ -15,12 +16,13 @@ use super::{CommandError, Context, Exit, refuse};
 use crate::file_content::recognize_file;
 use format::Format;
 
-const ACCEPTED: &str = "a CTF trace folder, an I/O or block cache trace of RocksDB, or an I/O \
-                        trace of a server";
+const ACCEPTED: &str = "a CTF trace folder, a DFTracer file, a Chrome trace, an I/O or block cache \
+                        trace of RocksDB, or an I/O trace of a server";
 
 /// Print the events of trace files, without a server
 ///
-/// Accepts CTF trace folders, I/O and block cache traces of RocksDB, and I/O traces of a server.
+/// Accepts CTF trace folders, DFTracer files and Chrome traces (plain, gzip or zstd), I/O and block
+/// cache traces of RocksDB, and I/O traces of a server.
 /// The exit code is 1 if a trace is damaged or torn.
 #[derive(Debug, Args)]
 pub(super) struct Decode {
@@ -92,6 +94,9 @@ impl Decode {
 
 fn decode_file(context: &Context, path: &Path, format: Format) -> Result<bool, CommandError> {
     let found = recognize_file(path)?;
+    if let Content::DftLines | Content::ChromeTrace = found.content {
+        return events::decode(context, path, format);
+    }
     match found.plain() {
         Some(Content::Rocksdb(_)) => rocksdb::decode(context, path, format),
         Some(Content::IoTrace) => io_trace::decode(context, path, format),
