@@ -10,6 +10,7 @@
 //! to execute a query counts the same events.
 
 pub mod chrome;
+mod container;
 pub mod ctf;
 mod derived;
 pub mod dft;
@@ -25,9 +26,10 @@ mod recognize;
 mod record_fields;
 pub mod rocksdb;
 
+pub use container::Container;
 pub use derived::{DERIVED_ENDINGS, STREAM_NAME_MAX, is_derived};
 pub use error::DecodeError;
 pub use event::{Decoded, Decoder, EachEvent, Event};
 pub use kind::{StreamContext, bare_unit, decoder_for, dimensions, has_events};
 pub use origin::{EventWithOrigin, Origin, OriginFields};
-pub use recognize::{Container, Content, MetadataFormat, PREFIX_BYTES, Recognized, recognize};
+pub use recognize::{Content, MetadataFormat, PREFIX_BYTES, Recognized, recognize};

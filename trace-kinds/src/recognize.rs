@@ -10,9 +10,9 @@ use std::io::{self, Read};
 
 use storage_format::Kind;
 
+use crate::Container;
 use crate::chrome::is_chrome;
 use crate::dft::begins_with_lines;
-use crate::gzip::is_gzip;
 use crate::io_trace::is_io_trace;
 use crate::rocksdb::{self, TraceKind};
 
@@ -24,7 +24,6 @@ const TEXT_BYTES: u64 = 64 << 10;
 /// Limit on the memory that the header of a zstd frame can claim: a window of 8 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
-const ZSTD_MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 const CTF_PACKET_MAGIC: u32 = 0xc1fc_1fc1;
 const CTF_INDEX_MAGIC: [u8; 4] = 0xc1f1_dcc1_u32.to_be_bytes();
 /// Starts every fragment of CTF 2 metadata (RFC 7464).
@@ -46,30 +45,6 @@ const TRACEHOLD: [(&[u8], &str); 12] = [
     (b"THLDPRV\0", "provenance file"),
     (b"THFR", "frame of a data file"),
 ];
-
-/// How the content of a file is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Container {
-    /// Not at all.
-    Plain,
-    /// Gzip members.
-    Gzip,
-    /// Zstandard frames.
-    Zstd,
-}
-
-impl Container {
-    /// The container of a file that starts with `prefix`; 4 bytes are enough.
-    pub fn of(prefix: &[u8]) -> Container {
-        if is_gzip(prefix) {
-            Container::Gzip
-        } else if prefix.starts_with(&ZSTD_MAGIC) {
-            Container::Zstd
-        } else {
-            Container::Plain
-        }
-    }
-}
 
 /// How CTF metadata is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

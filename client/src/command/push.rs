@@ -18,7 +18,8 @@ use crate::push::{Follow, Plan, PlanOptions, PushEvent, PushOptions, StreamRepor
 ///
 /// Accepts CTF trace folders, DFTracer files (plain or gzip), Chrome traces (plain, gzip or zstd),
 /// RocksDB traces and any other files, which are pushed as raw bytes. Files are cut into packets;
-/// the server acknowledges each packet when it is durable. Run the command again to resume an interrupted push.
+/// the server acknowledges each packet when it is durable. Run the command again to resume an
+/// interrupted push.
 #[derive(Debug, Args)]
 pub(super) struct Push {
     /// Storage to push into, by ID or name [default: the server's buffer and recordings]
