@@ -15,7 +15,7 @@ use std::{
 pub(in crate::io) use files::{
     create, exchange, remove, remove_folder, rename, set_length, sync, sync_folder, write,
 };
-use names::{NameChange, undo_after};
+use names::{NameChange, undo};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -182,13 +182,22 @@ impl FaultPlan {
         };
         self.write_unsynced(from, to, |_| next() & 1 == 1);
         let names = self.state.lock().unsynced_names.clone();
+        // In the order of the changes, as most file systems do, or in any order.
         let kept = next() as usize % (names.len() + 1);
+        let is_ordered = next() & 1 == 1;
         let place = |name: &Path| match name.strip_prefix(from) {
             Ok(relative) => to.join(relative),
             // Not a file of the copy; nothing has this name.
             Err(_) => to.join("elsewhere"),
         };
-        undo_after(&names, kept, place);
+        let is_kept = |at: usize| {
+            if is_ordered {
+                at < kept
+            } else {
+                next() & 1 == 1
+            }
+        };
+        undo(&names, is_kept, place);
     }
 
     fn write_unsynced(&self, from: &Path, to: &Path, mut is_written: impl FnMut(u64) -> bool) {

@@ -40,13 +40,13 @@ const CHANGES: [Change; 5] = [
 ];
 
 /// A finalized storage as an archive.
-struct Archive {
-    id: StorageId,
-    bytes: Vec<u8>,
-    acknowledged: BTreeMap<&'static str, u64>,
+pub(super) struct Archive {
+    pub(super) id: StorageId,
+    pub(super) bytes: Vec<u8>,
+    pub(super) acknowledged: BTreeMap<&'static str, u64>,
 }
 
-async fn archive() -> Archive {
+pub(super) async fn archive() -> Archive {
     let mut world = World::of_small_files().await;
     world.push_some(3).await;
     let Ok(info) = world.engine.storages().finalize(world.storage).await else {

@@ -111,6 +111,53 @@ fn payload(stream: &str, sequence: u64) -> Bytes {
         .collect()
 }
 
+/// Every acknowledged packet of a storage is there, bit for bit; of each stream a prefix and
+/// nothing else.
+async fn check_packets(
+    engine: &Engine,
+    storage: StorageId,
+    acknowledged: &BTreeMap<&'static str, u64>,
+) {
+    let selection = Selection {
+        limit: 10_000,
+        ..Selection::default()
+    };
+    let page = engine
+        .reading()
+        .descriptors(storage, selection)
+        .await
+        .unwrap();
+    let mut found = BTreeMap::<String, u64>::new();
+    let mut last = None;
+    for packet in page.items {
+        let number = Some(packet.entry.number);
+        assert!(number > last.replace(packet.entry.number), "numbers grow");
+        let next = found.entry(packet.stream.to_string()).or_default();
+        assert_eq!(
+            packet.entry.position.sequence, *next,
+            "stream {} has no gap",
+            packet.stream
+        );
+        *next += 1;
+        let bytes = engine
+            .reading()
+            .read_packet(storage, packet.entry.number)
+            .await
+            .unwrap();
+        assert_eq!(
+            bytes,
+            payload(packet.stream.as_str(), packet.entry.position.sequence)
+        );
+    }
+    for (&stream, &count) in acknowledged {
+        let found = found.get(stream).copied().unwrap_or(0);
+        assert!(
+            found >= count,
+            "{count} packets of {stream} acknowledged, {found} there"
+        );
+    }
+}
+
 impl World {
     async fn new() -> Self {
         Self::with_tree_of(16).await
@@ -260,44 +307,7 @@ impl World {
     }
 
     async fn check_count(&self, engine: &Engine, acknowledged: &BTreeMap<&'static str, u64>) {
-        let selection = Selection {
-            limit: 10_000,
-            ..Selection::default()
-        };
-        let page = engine
-            .reading()
-            .descriptors(self.storage, selection)
-            .await
-            .unwrap();
-        let mut found = BTreeMap::<String, u64>::new();
-        let mut last = None;
-        for packet in page.items {
-            let number = Some(packet.entry.number);
-            assert!(number > last.replace(packet.entry.number), "numbers grow");
-            let next = found.entry(packet.stream.to_string()).or_default();
-            assert_eq!(
-                packet.entry.position.sequence, *next,
-                "stream {} has no gap",
-                packet.stream
-            );
-            *next += 1;
-            let bytes = engine
-                .reading()
-                .read_packet(self.storage, packet.entry.number)
-                .await
-                .unwrap();
-            assert_eq!(
-                bytes,
-                payload(packet.stream.as_str(), packet.entry.position.sequence)
-            );
-        }
-        for (&stream, &count) in acknowledged {
-            let found = found.get(stream).copied().unwrap_or(0);
-            assert!(
-                found >= count,
-                "{count} packets of {stream} acknowledged, {found} there"
-            );
-        }
+        check_packets(engine, self.storage, acknowledged).await;
     }
 
     async fn restart_without_faults(self) -> (Self, StorageState) {

@@ -1,11 +1,16 @@
-//! Random sequences of pushes, faults, crashes and power failures; each seed gives one.
+//! Random sequences of pushes, imports, deletions, faults, crashes and power failures; each seed
+//! gives one.
 
 use std::sync::Arc;
 
 use rustix::io::Errno;
 use storage_format::storage_file::StorageState;
 
-use super::{STREAMS, World, config, copy_of, small_files};
+use super::{
+    STREAMS, World,
+    changes::{Archive, archive},
+    check_packets, config, copy_of, small_files,
+};
 use crate::{
     Engine,
     io::faulty::{Fault, FaultPlan, Operation},
@@ -65,14 +70,38 @@ impl World {
     }
 }
 
-async fn simulate(seed: u64) {
+/// Imports the storage of the archive if it is not there, and deletes it otherwise. Returns whether
+/// it is there.
+async fn import_or_delete(engine: &Engine, archive: &Archive, is_there: bool) -> bool {
+    let changed = if is_there {
+        engine.storages().delete(archive.id).await
+    } else {
+        let source = std::io::Cursor::new(archive.bytes.clone());
+        let imported = engine.transfer().import(source, None, Arc::default());
+        imported.await.map(drop)
+    };
+    is_there ^ changed.is_ok()
+}
+
+/// The imported storage is there as a whole, or nothing of it.
+async fn check_imported(engine: &Engine, archive: &Archive, is_there: bool, context: &str) {
+    let found = engine.storages().get(archive.id).map(|info| info.state);
+    let expected = is_there.then_some(StorageState::Finalized);
+    assert_eq!(found.ok(), expected, "{context}");
+    if is_there {
+        check_packets(engine, archive.id, &archive.acknowledged).await;
+    }
+}
+
+async fn simulate(seed: u64, archive: &Archive) {
     eprintln!("seed {seed}");
     let mut random = Random(seed);
     let mut world = World::of_small_files().await;
     world.plan.forget_unsynced();
-    let mut is_finalized = false;
+    let (mut is_finalized, mut is_imported) = (false, false);
+    let context = format!("seed {seed}");
     for _ in 0..STEP_COUNT {
-        match random.below(16) {
+        match random.below(18) {
             0..=4 => drop(world.push(random.of(&STREAMS), 1 + random.below(4)).await),
             5..=8 => drop(world.push_together(1 + random.below(3)).await),
             // The client goes away.
@@ -96,6 +125,11 @@ async fn simulate(seed: u64) {
                 let seed = random.below(1 << 32);
                 let torn = seed.is_multiple_of(2).then_some(seed);
                 world = world.crashed(torn).await;
+                check_imported(&world.engine, archive, is_imported, &context).await;
+            }
+            15 | 16 => {
+                is_imported = import_or_delete(&world.engine, archive, is_imported).await;
+                check_imported(&world.engine, archive, is_imported, &context).await;
             }
             _ if random.below(4) == 0 => {
                 let finalized = world.engine.storages().finalize(world.storage).await;
@@ -108,6 +142,7 @@ async fn simulate(seed: u64) {
         assert!(!is_finalized || state == StorageState::Finalized);
     }
     let mut world = world.crashed(None).await;
+    check_imported(&world.engine, archive, is_imported, &context).await;
     if world.state() != StorageState::Finalized {
         assert_eq!(world.push_together(1).await.len(), 0, "seed {seed}");
     }
@@ -117,7 +152,8 @@ async fn simulate(seed: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_sequence_of_faults_loses_what_was_acknowledged() {
+    let archive = archive().await;
     for seed in 0..SEED_COUNT {
-        simulate(seed).await;
+        simulate(seed, &archive).await;
     }
 }

@@ -65,6 +65,21 @@ impl NameChange {
         }
     }
 
+    fn names(&self) -> impl Iterator<Item = &Path> {
+        let other = match &self.before {
+            Before::Renamed(name, _) | Before::Exchanged(name) => Some(name.as_path()),
+            _ => None,
+        };
+        std::iter::once(self.path.as_path()).chain(other)
+    }
+
+    /// Whether an earlier change concerns one of the same names, or a folder that contains one.
+    fn depends_on(&self, earlier: &Self) -> bool {
+        let is_near = |one: &Path, other: &Path| one.starts_with(other) || other.starts_with(one);
+        self.names()
+            .any(|name| earlier.names().any(|other| is_near(name, other)))
+    }
+
     /// What the names of earlier changes are once this one is undone.
     fn undone(&self, name: &Path) -> PathBuf {
         match &self.before {
@@ -100,15 +115,20 @@ impl NameChange {
     }
 }
 
-/// Undoes the changes after the first `kept` ones, the last one first.
-pub(super) fn undo_after(
+/// Undoes some changes, the last one first: those for which `is_kept` is false and on which no
+/// later one that is kept depends.
+pub(super) fn undo(
     changes: &[NameChange],
-    kept: usize,
+    mut is_kept: impl FnMut(usize) -> bool,
     place: impl Fn(&Path) -> PathBuf + Copy,
 ) {
     let mut changes = changes.to_vec();
-    while changes.len() > kept {
-        let last = changes.pop().unwrap();
+    let mut kept: Vec<NameChange> = Vec::new();
+    while let Some(last) = changes.pop() {
+        if is_kept(changes.len()) || kept.iter().any(|later| later.depends_on(&last)) {
+            kept.push(last);
+            continue;
+        }
         last.undo(place);
         for change in &mut changes {
             change.follow(|name| last.undone(name));
