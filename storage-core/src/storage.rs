@@ -212,11 +212,6 @@ impl Storage {
         }
     }
 
-    /// Whether it is being deleted.
-    pub(crate) fn is_deleted(&self) -> bool {
-        self.is_deleted.load(Ordering::Relaxed)
-    }
-
     /// Refuses what needs a storage that can be read.
     pub(crate) fn check_readable(&self) -> Result<(), StorageError> {
         self.check_ready()?;

@@ -282,6 +282,8 @@ async fn a_storage_is_deleted_while_it_is_recovered() {
     std::fs::rename(setting.fifo(), &away).unwrap();
     engine.storages().delete(setting.slow).await.unwrap();
     assert!(!setting.storage_folder(setting.slow).exists());
+    // Its thread still hangs in the disk.
+    assert_eq!(engine.recovery(), None);
     let _released = release(&away);
     engine.storages().recovered(setting.slow).await.unwrap_err();
     check_packets(&engine, setting.ready, COUNT).await;
@@ -295,4 +297,24 @@ async fn a_storage_is_deleted_while_it_is_recovered() {
     assert_eq!(left, BTreeMap::from([(setting.ready, StorageState::Open)]));
     engine.shutdown().await.unwrap();
     assert!(!setting.storage_folder(setting.slow).exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_whose_deletion_fails_is_recovered() {
+    let setting = Setting::new().await;
+    let engine = setting.start().await;
+    // The folder cannot be renamed to a folder that is not empty.
+    let storages = setting.folder.path().join(STORAGES_FOLDER);
+    let target = storages.join(format!(".deleted-{}", setting.slow));
+    std::fs::create_dir_all(target.join("content")).unwrap();
+    engine.storages().delete(setting.slow).await.unwrap_err();
+    let refused = engine.storages().status(setting.slow);
+    check_refused("the status", refused, setting.slow);
+    let _released = setting.release(true);
+    engine.storages().recovered(setting.slow).await.unwrap();
+    let state = engine.storages().get(setting.slow).unwrap().state;
+    assert_eq!(state, StorageState::Open);
+    push_all(&engine, setting.slow, "array", COUNT..COUNT + 2).await;
+    check_packets(&engine, setting.slow, COUNT + 2).await;
+    engine.shutdown().await.unwrap();
 }

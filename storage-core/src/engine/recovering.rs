@@ -139,31 +139,26 @@ impl Recoveries {
         let progress = &storage.readiness.progress;
         let recovered = self.read(storage, progress, scope).await;
         let _adopting = storage.readiness.adopting.lock().await;
-        if self.is_stopping.load(Ordering::Relaxed) {
+        // The server stops, or the storage has been deleted.
+        if self.is_stopping.load(Ordering::Relaxed) || storage.readiness.is_ready() {
             return;
         }
-        if storage.is_deleted() || progress.check().is_err() {
-            // It is served again when the deletion fails.
-            storage
-                .set_unreadable("its deletion failed and ended its recovery; restart the server");
-        } else {
-            let adopted = match recovered {
-                Ok(recovered) => {
-                    let adopting = AssertUnwindSafe(self.adopt(&unfinished, recovered));
-                    let adopted = adopting.catch_unwind().await;
-                    adopted.map_err(|panic| ended_unexpectedly(&*panic))
-                }
-                Err(reason) => Err(reason),
-            };
-            if let Err(reason) = adopted {
-                tracing::error!(
-                    reason, storage = %storage.id,
-                    "the storage cannot be read and is FAILED; restore its files, import it \
-                     again, or delete it"
-                );
-                storage.poison.set(&reason);
-                storage.set_unreadable(&reason);
+        let adopted = match recovered {
+            Ok(recovered) => {
+                let adopting = AssertUnwindSafe(self.adopt(&unfinished, recovered));
+                let adopted = adopting.catch_unwind().await;
+                adopted.map_err(|panic| ended_unexpectedly(&*panic))
             }
+            Err(reason) => Err(reason),
+        };
+        if let Err(reason) = adopted {
+            tracing::error!(
+                reason, storage = %storage.id,
+                "the storage cannot be read and is FAILED; restore its files, import it again, or \
+                 delete it"
+            );
+            storage.poison.set(&reason);
+            storage.set_unreadable(&reason);
         }
         storage.readiness.set_ready();
     }

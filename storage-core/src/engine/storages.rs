@@ -384,16 +384,20 @@ impl Storages {
         storage.is_deleted.store(true, Ordering::SeqCst);
         crate::fault_point!(async "delete.begun");
         storage.cancel_jobs();
-        storage.readiness.progress.cancel();
-        drop(storage.readiness.adopting.lock().await);
+        // A recovery ends before, or finds the storage deleted.
+        let adopting = storage.readiness.adopting.lock().await;
         let root = self.registry.folder().to_owned();
         let to = root.join(format!("{DELETED_PREFIX}{id}"));
         if let Err(error) = self.move_away(&storage, to.clone()).await {
             // The storage still exists and is served again.
             storage.is_deleted.store(false, Ordering::SeqCst);
-            self.registry.insert(storage, None);
+            self.registry.insert(Arc::clone(&storage), None);
             return Err(error);
         }
+        // Nobody waits any more for a recovery, which may hang in the disk.
+        storage.readiness.progress.cancel();
+        storage.readiness.set_ready();
+        drop(adopting);
         crate::fault_point!(async "delete.renamed");
         self.services.droppable.close(&storage.lane);
         self.services.droppable.clear(id, true);
