@@ -93,6 +93,18 @@ impl Setting {
     }
 }
 
+impl Drop for Setting {
+    /// Lets a thread that waits go on: the runtime of a failed test waits for it.
+    fn drop(&mut self) {
+        for fifo in [self.fifo(), self.folder.path().join("fifo")] {
+            if fifo.exists() {
+                // Open until the end of the process.
+                Box::leak(Box::new(release(&fifo)));
+            }
+        }
+    }
+}
+
 /// Opens a FIFO for both directions, which lets a waiting reader go on. One that opens it later
 /// does not wait while the returned file is open.
 fn release(fifo: &Path) -> File {
