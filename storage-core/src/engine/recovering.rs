@@ -78,17 +78,25 @@ impl Recoveries {
         });
         let all = storages.iter().map(|each| Arc::clone(&each.storage));
         *self.all.lock() = all.collect();
-        let mut tasks = self.tasks.lock();
-        for unfinished in storages {
-            let (recoveries, scope) = (Arc::clone(self), current());
-            tasks.spawn(async move {
-                let recovery = recoveries.recover(unfinished, scope.clone());
-                match scope {
-                    Some(scope) => scope.around(recovery).await,
-                    None => recovery.await,
-                }
-            });
-        }
+        let (recoveries, scope) = (Arc::clone(self), current());
+        self.tasks.lock().spawn(async move {
+            let mut running = JoinSet::new();
+            for unfinished in storages {
+                let turn = Arc::clone(&recoveries.turns).acquire_owned().await;
+                // Those that have ended are collected, so that the set does not grow.
+                while running.try_join_next().is_some() {}
+                let (recoveries, scope) = (Arc::clone(&recoveries), scope.clone());
+                running.spawn(async move {
+                    let _turn = turn;
+                    let recovery = recoveries.recover(unfinished, scope.clone());
+                    match scope {
+                        Some(scope) => scope.around(recovery).await,
+                        None => recovery.await,
+                    }
+                });
+            }
+            while running.join_next().await.is_some() {}
+        });
     }
 
     /// How far all recoveries are; `None` when all storages are ready.
@@ -132,9 +140,6 @@ impl Recoveries {
 
     /// Recovers a storage and serves it. It stays as it is when the server stops meanwhile.
     async fn recover(&self, unfinished: Unfinished, scope: Option<Scope>) {
-        let Ok(_turn) = self.turns.acquire().await else {
-            return;
-        };
         let storage = &unfinished.storage;
         let progress = &storage.readiness.progress;
         let recovered = self.read(storage, progress, scope).await;
