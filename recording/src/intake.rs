@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use storage_core::{BytePermit, NewPacket, PendingPush, Push, StorageError, packet_charge};
 use storage_format::{AgentId, StorageId, StreamId, StreamPosition};
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::RecordingError;
@@ -25,9 +26,20 @@ pub struct Recorded {
     pub is_duplicate: bool,
 }
 
+/// What became of a pushed packet.
+#[derive(Debug, Default)]
+pub struct Delivered {
+    /// Its writes on their way to the disk.
+    pub recorded: Vec<Recorded>,
+    /// Whether a recording accepted it, or waits for its trigger with the buffer. Otherwise the
+    /// packet is only in the buffer.
+    pub is_accepted: bool,
+}
+
 /// A recording that wants a packet, with the memory reserved for it.
 struct Delivery {
     storage: StorageId,
+    is_standing: bool,
     inbox: mpsc::Sender<InboxPacket>,
     permit: BytePermit,
 }
@@ -45,7 +57,8 @@ impl Recorder {
         packet: Packet,
         permit: BytePermit,
         waits: bool,
-    ) -> Result<Vec<Recorded>, RecordingError> {
+    ) -> Result<Delivered, RecordingError> {
+        self.ensure_standing(&packet).await?;
         let Some(position) = packet.position else {
             // With a position, they are queried for theirs.
             self.inner.registry.check_recovered()?;
@@ -56,12 +69,15 @@ impl Recorder {
         if next.is_duplicate(position)? {
             drop(next);
             let storages = self.inner.registry.filled_storages();
-            return self.push_again(&storages, &packet).await;
+            return Ok(Delivered {
+                recorded: self.push_again(&storages, &packet).await?,
+                is_accepted: true,
+            });
         }
         let past = self.storages_past(&mut next, &packet, position).await?;
-        let recorded = self.deliver(packet, permit, (waits, &past)).await?;
+        let delivered = self.deliver(packet, permit, (waits, &past)).await?;
         next.next = Some(position.next());
-        Ok(recorded)
+        Ok(delivered)
     }
 
     /// Requests the receipts of a packet that `storages` may contain. It does not pass their
@@ -165,13 +181,14 @@ impl Recorder {
         packet: Packet,
         permit: BytePermit,
         (waits, past): (bool, &[StorageId]),
-    ) -> Result<Vec<Recorded>, RecordingError> {
+    ) -> Result<Delivered, RecordingError> {
         let packet = Arc::new(packet);
         let inner = &self.inner;
         let shared = &inner.registry.shared;
         let slot = inner.trigger_queue.reserve(&packet, shared).await;
-        let deliveries = self.route(&packet, permit, slot, past)?;
+        let (deliveries, is_awaited) = self.route(&packet, permit, slot, past)?;
         let mut recorded = self.push_again(past, &packet).await?;
+        let mut is_accepted = is_awaited || !past.is_empty();
         let mut replies = Vec::with_capacity(deliveries.len());
         for delivery in deliveries {
             let (reply, answer) = oneshot::channel();
@@ -181,72 +198,109 @@ impl Recorder {
                 waits,
                 reply,
             };
-            // A recording that ended meanwhile does not want the packet any more.
-            if delivery.inbox.send(message).await.is_ok() {
-                replies.push((delivery.storage, answer));
-            }
+            let sent = match delivery.inbox.send(message).await {
+                Ok(()) => Some(delivery.storage),
+                Err(SendError(message)) if delivery.is_standing => {
+                    self.send_to_next_standing(message).await?
+                }
+                // A recording that ended meanwhile does not want the packet any more.
+                Err(_) => None,
+            };
+            replies.extend(sent.map(|storage| (storage, answer)));
         }
         let mut refused = None;
         for (storage, answer) in replies {
             match answer.await {
-                Ok(Ok(pending)) => recorded.extend((pending.into_iter()).map(|pending| Recorded {
-                    storage,
-                    pending,
-                    is_duplicate: false,
-                })),
+                Ok(Ok(None)) => {}
+                Ok(Ok(Some(pending))) => {
+                    is_accepted = true;
+                    recorded.extend((pending.into_iter()).map(|pending| Recorded {
+                        storage,
+                        pending,
+                        is_duplicate: false,
+                    }));
+                }
                 Ok(Err(error)) => refused = Some(error),
                 Err(_) => refused = Some(StorageError::Stopping),
             }
         }
         match refused {
             Some(error) => Err(error.into()),
-            None => Ok(recorded),
+            None => Ok(Delivered {
+                recorded,
+                is_accepted,
+            }),
         }
     }
 
+    /// Passes a message on that came too late for the standing recording of its period.
+    async fn send_to_next_standing(
+        &self,
+        message: InboxPacket,
+    ) -> Result<Option<StorageId>, RecordingError> {
+        self.ensure_standing(&message.packet).await?;
+        let Some(next) = self.inner.standing.recording() else {
+            return Ok(None);
+        };
+        let Some(inbox) = next.inbox() else {
+            return Ok(None);
+        };
+        let sent = inbox.send(message).await;
+        Ok(sent.is_ok().then_some(next.spec.storage))
+    }
+
     /// Puts the packet into the buffer and the trigger queue, and reserves memory for each
-    /// recording that wants it. Changes nothing when there is not enough memory.
+    /// recording that wants it; also returns whether a recording waits for its trigger with the
+    /// buffer. Changes nothing when there is not enough memory.
     fn route(
         &self,
         packet: &Arc<Packet>,
         permit: BytePermit,
         slot: Option<QueueSlot>,
         past: &[StorageId],
-    ) -> Result<Vec<Delivery>, RecordingError> {
+    ) -> Result<(Vec<Delivery>, bool), RecordingError> {
         let budget = self.inner.registry.engine.budget();
         let bytes = packet_charge(packet.payload.len() as u64);
         let mut permits = vec![permit];
         let mut shared = self.inner.registry.shared.lock();
         let Shared { buffer, recordings } = &mut *shared;
-        let wants = |each: &&Arc<Recording>| each.spec.wants(&packet.agent);
+        let standing = &self.inner.standing;
+        let wants = |each: &&Arc<Recording>| {
+            each.spec.wants(packet) && (!each.spec.standing || standing.is_current(each))
+        };
         let is_past = |each: &&Arc<Recording>| past.contains(&each.spec.storage);
         let wanting = recordings.iter().filter(wants);
         let inboxes: Vec<_> = (wanting.filter(|each| !is_past(each)))
-            .filter_map(|each| Some((each.spec.storage, each.inbox()?)))
+            .filter_map(|each| Some((Arc::clone(each), each.inbox()?)))
             .collect();
         for _ in 1..inboxes.len() {
             let more = budget.try_grow(bytes);
             permits.push(more.inspect_err(|_| budget.count_refusal())?);
         }
         let number = buffer.insert(packet, slot.is_some());
-        if let Some(slot) = slot {
-            let armed = recordings
+        let armed = || {
+            recordings
                 .iter()
                 .filter(wants)
-                .filter(|each| each.is_armed());
+                .filter(|each| each.is_armed())
+        };
+        let is_awaited = armed().next().is_some();
+        if let Some(slot) = slot {
             slot.fill(QueuedPacket {
                 packet: Arc::clone(packet),
                 number,
-                armed: armed.cloned().collect(),
+                armed: armed().cloned().collect(),
             });
         }
         let deliveries = inboxes.into_iter().zip(permits);
-        Ok(deliveries
-            .map(|((storage, inbox), permit)| Delivery {
-                storage,
+        let deliveries = deliveries
+            .map(|((recording, inbox), permit)| Delivery {
+                storage: recording.spec.storage,
+                is_standing: recording.spec.standing,
                 inbox,
                 permit,
             })
-            .collect())
+            .collect();
+        Ok((deliveries, is_awaited))
     }
 }

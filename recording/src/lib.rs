@@ -13,6 +13,9 @@
 //! | `recording` | the state of a recording and its inbox |
 //! | `next_position` | where a stream continues |
 //! | `registry` | the list of recordings, and its file |
+//! | `standing` | the recording that the server keeps on by itself |
+//! | `standing_config` | its bounds and periods |
+//! | `standing_start` | how it begins |
 //! | `recorder` | how recordings are started, listed and stopped |
 //! | `intake` | which recordings a pushed packet is delivered to |
 //! | `trigger_queue` | which packet starts a recording, and with what |
@@ -55,6 +58,9 @@ mod recording;
 mod registry;
 mod sink;
 mod spec;
+mod standing;
+mod standing_config;
+mod standing_start;
 mod storage_copy;
 mod task;
 mod trigger_queue;
@@ -68,7 +74,7 @@ pub use config::{
 };
 pub use error::{ConfigError, RecordingError};
 pub use instant::{Instant, TimeRange, time_range};
-pub use intake::Recorded;
+pub use intake::{Delivered, Recorded};
 pub use invocation::{Invocation, Member, SharedSource, Waiting};
 pub use outbox::Outbox;
 pub use packet::{Derived, OutPacket, Packet};
@@ -77,4 +83,5 @@ pub use recorder::Recorder;
 pub use registry::RecorderConfig;
 pub use sink::{Sink, stream_spec};
 pub use spec::{RecordingCounts, RecordingInfo, RecordingSpec, RecordingState, Trigger};
+pub use standing_config::StandingConfig;
 pub use storage_copy::{StorageCopySpec, check_copy};

@@ -38,6 +38,12 @@ impl Packet {
         self.payload.len() + BESIDES
     }
 
+    /// Whether it contains spans.
+    #[must_use]
+    pub fn is_spans(&self) -> bool {
+        self.kind == Kind::Otlp
+    }
+
     /// Whether the packet may have events at or after `from` and before `to`.
     #[must_use]
     pub fn overlaps(&self, from: Option<i64>, to: Option<i64>) -> bool {

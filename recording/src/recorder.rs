@@ -17,6 +17,7 @@ use crate::packet::Packet;
 use crate::recording::{Recording, end_of};
 use crate::registry::{RecorderConfig, Registry};
 use crate::spec::{RecordingCounts, RecordingInfo, RecordingSpec, RecordingState};
+use crate::standing::{self, Standing};
 use crate::task;
 use crate::trigger_queue::{self, TriggerQueue};
 
@@ -30,6 +31,7 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) trigger_queue: TriggerQueue,
     pub(crate) positions: NextPositions,
+    pub(crate) standing: Arc<Standing>,
     tasks: Mutex<JoinSet<()>>,
     stopping: watch::Sender<bool>,
 }
@@ -47,11 +49,15 @@ impl Recorder {
                 registry: Arc::new(Registry::new(engine, config)),
                 trigger_queue,
                 positions: NextPositions::default(),
+                standing: Arc::default(),
                 tasks: Mutex::default(),
                 stopping: watch::Sender::new(false),
             }),
         };
-        for recording in recorder.inner.registry.load().await? {
+        let loaded = recorder.inner.registry.load().await?;
+        let inner = &recorder.inner;
+        inner.standing.load(&inner.registry, &loaded).await?;
+        for recording in loaded {
             if recording.state() != RecordingState::Off {
                 drop(recorder.spawn(recording));
             }
@@ -59,7 +65,13 @@ impl Recorder {
         let registry = Arc::clone(&recorder.inner.registry);
         let stopping = recorder.inner.stopping.subscribe();
         let matching = trigger_queue::match_all(registry, queued, stopping);
-        recorder.inner.tasks.lock().spawn(matching);
+        inner.tasks.lock().spawn(matching);
+        let maintaining = standing::maintain(
+            Arc::clone(&inner.standing),
+            Arc::clone(&inner.registry),
+            inner.stopping.subscribe(),
+        );
+        inner.tasks.lock().spawn(maintaining);
         Ok(recorder)
     }
 
@@ -159,6 +171,7 @@ impl Recorder {
         // Its task waits for the storage before it does anything else.
         let storages = registry.engine.storages();
         storages.check_recovered(recording.spec.storage)?;
+        self.inner.standing.note_stop(&recording);
         recording.stop.send_if_modified(|reason| match reason {
             Some(_) => false,
             none => {

@@ -50,7 +50,8 @@ pub(crate) struct InboxPacket {
     pub(crate) permit: BytePermit,
     /// Whether the agent waits until the packet is durable.
     pub(crate) waits: bool,
-    pub(crate) reply: oneshot::Sender<Result<Vec<PendingPush>, StorageError>>,
+    /// `None` when the recording does not write any more.
+    pub(crate) reply: oneshot::Sender<Result<Option<Vec<PendingPush>>, StorageError>>,
 }
 
 impl Recording {

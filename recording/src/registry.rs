@@ -13,6 +13,7 @@ use crate::error::ConfigError;
 use crate::invocation::Waiting;
 use crate::recording::Recording;
 use crate::spec::{RECORDINGS_VERSION, RecordingInfo, RecordingState, RecordingsFile};
+use crate::standing_config::StandingConfig;
 
 /// The document in the data folder that contains the recordings.
 const RECORDINGS_FILE: &str = "recordings.json";
@@ -30,6 +31,8 @@ pub struct RecorderConfig {
     pub waiting_bytes_max: usize,
     /// How long spans wait for others of their trace, ns.
     pub quiet_ns: i64,
+    /// The standing recording, unless it is off.
+    pub standing: Option<StandingConfig>,
 }
 
 impl Default for RecorderConfig {
@@ -40,6 +43,7 @@ impl Default for RecorderConfig {
             recordings_max: 16,
             waiting_bytes_max: waiting.bytes_max,
             quiet_ns: waiting.quiet_ns,
+            standing: Some(StandingConfig::default()),
         }
     }
 }
@@ -171,7 +175,8 @@ impl Registry {
         let is_off = |each: &Arc<Recording>| each.state() == RecordingState::Off;
         let active = list.iter().filter(|each| !is_off(each));
         let max = self.config.recordings_max;
-        if active.clone().count() >= max {
+        let requested = active.clone().filter(|each| !each.spec.standing).count();
+        if requested >= max && !recording.spec.standing {
             return Err(RecordingError::TooMany { max });
         }
         let storage = recording.spec.storage;
@@ -209,6 +214,19 @@ impl Registry {
         let storages = self.engine.storages();
         let mut filled = self.filled_storages().into_iter();
         filled.try_for_each(|storage| storages.check_recovered(storage))
+    }
+
+    /// The parts of the standing recording that have not ended.
+    pub(crate) fn standing_recordings(&self) -> Vec<Arc<Recording>> {
+        let shared = self.shared.lock();
+        let is_standing =
+            |each: &&Arc<Recording>| each.spec.standing && each.state() != RecordingState::Off;
+        shared
+            .recordings
+            .iter()
+            .filter(is_standing)
+            .cloned()
+            .collect()
     }
 
     /// The storages that are being filled.

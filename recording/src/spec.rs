@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::ConfigError;
 use crate::config::{ProcessorConfig, check_chain, default_chain};
+use crate::packet::Packet;
 use crate::processors::PacketQuery;
 
 /// Agents in one spec.
@@ -39,6 +40,9 @@ pub struct RecordingSpec {
     /// Starts with an event instead of at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<Trigger>,
+    /// Whether the server began it by itself; see `StandingConfig`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub standing: bool,
 }
 
 /// What starts a recording.
@@ -90,10 +94,11 @@ impl RecordingSpec {
         }
     }
 
-    /// Whether the recording includes packets of this agent.
+    /// Whether the recording includes this packet; the standing recording includes only spans.
     #[must_use]
-    pub fn wants(&self, agent: &AgentId) -> bool {
-        self.agents.is_empty() || self.agents.contains(agent)
+    pub fn wants(&self, packet: &Packet) -> bool {
+        (self.agents.is_empty() || self.agents.contains(&packet.agent))
+            && (!self.standing || packet.is_spans())
     }
 }
 

@@ -172,7 +172,7 @@ impl Running {
     ) -> End {
         for packet in backlog {
             let permit = self.engine.budget().nothing();
-            if let Ok(pending) = self.take(&packet, permit, true).await {
+            if let Ok(Some(pending)) = self.take(&packet, permit, true).await {
                 self.derived.extend(pending);
                 self.await_some().await;
             }
@@ -243,13 +243,14 @@ impl Running {
         let _ = reply.send(pending);
     }
 
-    /// Passes a packet through the chain; returns the pending writes of the packet itself.
+    /// Passes a packet through the chain; returns the pending writes of the packet itself, or
+    /// `None` when its storage does not accept it any more.
     async fn take(
         &mut self,
         packet: &Arc<Packet>,
         mut permit: BytePermit,
         waits: bool,
-    ) -> Result<Vec<PendingPush>, StorageError> {
+    ) -> Result<Option<Vec<PendingPush>>, StorageError> {
         let counters = &self.recording.counters;
         add(&counters.packets, 1);
         add(&counters.bytes, packet.payload.len() as u64);
@@ -272,14 +273,14 @@ impl Running {
                 Err(error) => {
                     self.note_failure(&error);
                     if is_over(&error) {
-                        break;
+                        return Ok(None);
                     }
                     return Err(error);
                 }
             }
         }
         self.write_derived(derived).await;
-        Ok(pending)
+        Ok(Some(pending))
     }
 
     async fn run_chain(&mut self, packet: &Arc<Packet>) -> Vec<OutPacket> {

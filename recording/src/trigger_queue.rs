@@ -147,7 +147,7 @@ fn start(recording: &Recording, shared: &Shared, number: u64, arrival: i64) {
     let since = recording.since(arrival);
     let mut backlog = shared.buffer.since_before(number);
     backlog.retain(|packet| {
-        recording.spec.wants(&packet.agent) && since.is_none_or(|since| packet.arrival >= since)
+        recording.spec.wants(packet) && since.is_none_or(|since| packet.arrival >= since)
     });
     recording.trigger(backlog, arrival);
 }

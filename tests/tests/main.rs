@@ -42,6 +42,7 @@ mod restart;
 mod server_traps;
 mod shutdown;
 mod slow_senders;
+mod standing_recording;
 mod traps;
 mod truncated_responses;
 mod write_status;

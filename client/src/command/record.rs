@@ -111,6 +111,15 @@ pub(super) fn read_json(path: &Path) -> Result<Value, ClientError> {
     serde_json::from_slice(&text).map_err(|error| invalid(error.to_string()))
 }
 
+/// Why it ended, or why it is there without a request.
+fn reason_of(recording: &Recording) -> String {
+    match &recording.reason {
+        Some(reason) => reason.clone(),
+        None if recording.standing => "the standing recording of the server".to_owned(),
+        None => String::new(),
+    }
+}
+
 /// Prints the ID first, so that a script can cut it off.
 fn print_recording(context: &Context, recording: &Recording) -> Result<(), CommandError> {
     context.print(recording, || {
@@ -132,7 +141,7 @@ fn print_list(context: &Context, recordings: &[Recording]) -> Result<(), Command
                 packets.unwrap_or(0).to_string(),
                 recording.storage.to_string(),
                 recording.started.clone().unwrap_or_default(),
-                recording.reason.clone().unwrap_or_default(),
+                reason_of(recording),
             ]);
         }
         table

@@ -52,6 +52,9 @@ pub struct Recording {
     pub storage: Uuid,
     /// SCHEDULED, ON or OFF.
     pub state: String,
+    /// Whether the server began it by itself.
+    #[serde(default)]
+    pub standing: bool,
     /// Why it ended.
     #[serde(default)]
     pub reason: Option<String>,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use recording::RecorderConfig;
+use recording::{RecorderConfig, StandingConfig};
 use storage_core::{DiskLow, EngineConfig, IoChoice};
 
 use super::settings::{Config, Io};
@@ -16,6 +16,11 @@ impl Config {
             recordings_max: size(u64::from(recording.recordings_max)),
             waiting_bytes_max: size(recording.waiting_bytes_max),
             quiet_ns: i64::from(recording.waiting_milliseconds) * 1_000_000,
+            standing: recording.standing.then_some(StandingConfig {
+                period_seconds: recording.standing_period_seconds,
+                bytes_max: recording.standing_bytes_max,
+                age_seconds_max: recording.standing_age_seconds_max,
+            }),
         }
     }
 

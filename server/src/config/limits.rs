@@ -15,7 +15,7 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 54] = [
+const LIMITS: [(&str, &str, i64, i64); 57] = [
     ("http", "connections_max", 1, 1_000_000),
     ("http", "connections_per_peer_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
@@ -42,6 +42,14 @@ const LIMITS: [(&str, &str, i64, i64); 54] = [
     ("recording", "recordings_max", 0, 10_000),
     ("recording", "waiting_bytes_max", 0, TIB),
     ("recording", "waiting_milliseconds", 0, DAY_SECONDS * 1000),
+    ("recording", "standing_period_seconds", 1, YEAR_SECONDS),
+    ("recording", "standing_bytes_max", 1, PIB),
+    (
+        "recording",
+        "standing_age_seconds_max",
+        1,
+        100 * YEAR_SECONDS,
+    ),
     ("range", "buffer_bytes_max", 1, TIB),
     ("query", "concurrent_max", 1, THREADS_MAX),
     ("query", "threads", 0, THREADS_MAX),

@@ -186,6 +186,14 @@ pub struct RecordingConfig {
     pub waiting_bytes_max: u64,
     /// Time for which these spans wait after the latest one arrived.
     pub waiting_milliseconds: u32,
+    /// Whether the server keeps all spans that arrive, without a request.
+    pub standing: bool,
+    /// Time after which the standing recording begins a new storage.
+    pub standing_period_seconds: u64,
+    /// Bytes of its storages; beyond, the oldest is deleted.
+    pub standing_bytes_max: u64,
+    /// Time after which a finalized storage of the standing recording is deleted.
+    pub standing_age_seconds_max: u64,
 }
 
 impl Default for RecordingConfig {
@@ -195,6 +203,10 @@ impl Default for RecordingConfig {
             recordings_max: 16,
             waiting_bytes_max: 32 << 20,
             waiting_milliseconds: 1000,
+            standing: true,
+            standing_period_seconds: 86_400,
+            standing_bytes_max: 10 << 30,
+            standing_age_seconds_max: 14 * 86_400,
         }
     }
 }

@@ -189,7 +189,8 @@ impl FanOut<'_> {
             arrival,
             context: Arc::clone(&self.context),
         };
-        let recorded = self.recorder.push(packet, permit, self.waits).await?;
+        let delivered = self.recorder.push(packet, permit, self.waits).await?;
+        let recorded = delivered.recorded;
         self.waiting.push_back(Waiting { position, recorded });
         if self.waiting.len() > WAITING_MAX {
             self.finish_oldest().await?;

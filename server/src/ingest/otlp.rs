@@ -67,6 +67,8 @@ impl OtlpEncoding {
 pub(crate) struct ExportOutcome {
     /// Spans that can never be accepted because their ids are invalid.
     pub(crate) rejected: u64,
+    /// Spans that no recording accepts.
+    pub(crate) unrecorded: u64,
 }
 
 /// Accepts OTLP requests.
@@ -107,7 +109,7 @@ impl TraceRequests {
 
     /// Accepts the body of one request. When this returns, every recording that accepts the spans
     /// has made them durable, unless the sender does not wait for that (`Prefer: respond-async`).
-    /// Spans that no recording accepts are in the buffer.
+    /// Spans that no recording accepts are only in the buffer; the outcome counts them.
     pub(crate) async fn accept(
         &self,
         encoding: OtlpEncoding,
@@ -128,15 +130,23 @@ impl TraceRequests {
         )
         .await?;
         let body = body_reader.read_all(&mut reservation).await?;
-        let (parts, outcome) = self.read(encoding, body, &mut reservation).await?;
+        let (parts, mut outcome) = self.read(encoding, body, &mut reservation).await?;
         let mut permit = reservation.into_permit();
         let count = parts.len() as u64;
         for part in parts {
             let bytes = part.payload.len() as u64;
             self.metrics.ingest_bytes.inc_by(bytes);
             let part_permit = permit.split(bytes);
-            self.record_part(part, part_permit, waits).await?;
+            let spans = u64::from(part.facts.events.unwrap_or_default());
+            if self.record_part(part, part_permit, waits).await? {
+                self.metrics.spans.accepted.inc_by(spans);
+            } else {
+                outcome.unrecorded += spans;
+            }
         }
+        let spans = &self.metrics.spans;
+        spans.invalid_id.inc_by(outcome.rejected);
+        spans.not_recorded.inc_by(outcome.unrecorded);
         self.metrics.ingest_packets.inc_by(count);
         Ok(outcome)
     }
@@ -183,12 +193,13 @@ impl TraceRequests {
         Err(IngestError::TooLarge { what, max }.into())
     }
 
+    /// Whether a recording accepts it.
     async fn record_part(
         &self,
         part: Part,
         permit: BytePermit,
         waits: bool,
-    ) -> Result<(), Problem> {
+    ) -> Result<bool, Problem> {
         self.ensure_registered(&part.agent).await?;
         let packet = Packet {
             agent: part.agent.id,
@@ -200,16 +211,16 @@ impl TraceRequests {
             arrival: storage_core::clock::now_ns(),
             context: Arc::clone(&self.context),
         };
-        let recorded = self.recorder.push(packet, permit, waits).await?;
+        let delivered = self.recorder.push(packet, permit, waits).await?;
         let mut refused = None;
-        for recorded in recorded {
+        for recorded in delivered.recorded {
             if let Some(error) = recorded.pending.await.refused {
                 refused = Some(error);
             }
         }
         match refused {
             Some(error) => Err(error.into()),
-            None => Ok(()),
+            None => Ok(delivered.is_accepted),
         }
     }
 
@@ -299,7 +310,11 @@ fn read(
             },
         });
     }
-    Ok(Some((parts, ExportOutcome { rejected })))
+    let outcome = ExportOutcome {
+        rejected,
+        unrecorded: 0,
+    };
+    Ok(Some((parts, outcome)))
 }
 
 /// The resources of each agent, in order of the agents' first occurrence.

@@ -11,6 +11,7 @@ mod queries;
 mod recorder;
 mod route_group;
 mod server;
+mod spans;
 
 pub(crate) use engine::render_engine;
 pub(crate) use io_trace::render_io_trace;

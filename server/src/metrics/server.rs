@@ -13,6 +13,7 @@ use super::jobs::JobMetrics;
 use super::maker::{InProgress, Maker};
 use super::queries::QueryMetrics;
 use super::route_group::RouteGroup;
+use super::spans::SpanMetrics;
 
 /// Status classes, 1xx to 5xx.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
@@ -78,6 +79,8 @@ pub(crate) struct Metrics {
     pub(crate) ingest_packets: IntCounter,
     /// Their decoded bytes.
     pub(crate) ingest_bytes: IntCounter,
+    /// Spans.
+    pub(crate) spans: SpanMetrics,
     /// Jobs.
     pub(crate) jobs: JobMetrics,
     /// Queries and chunk indexes.
@@ -156,6 +159,7 @@ impl Default for Metrics {
                 "tracehold_ingest_bytes_total",
                 "Bytes of completely received packets.",
             ),
+            spans: SpanMetrics::new(&maker),
             jobs: JobMetrics::new(&maker),
             queries: QueryMetrics::new(&maker),
             registry: maker.0,

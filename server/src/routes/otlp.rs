@@ -14,8 +14,10 @@ use crate::ingest::{ExportOutcome, OtlpEncoding, prefers_async};
 use crate::problem::Problem;
 
 /// Why spans are rejected, as text for people.
-const REJECTED: &str = "spans whose trace id is not 16 bytes, whose span id is not 8, or whose id \
-                        is all zero cannot be stored";
+const INVALID: &str = "spans whose trace id is not 16 bytes, whose span id is not 8, or whose id \
+                       is all zero cannot be stored";
+const NOT_RECORDED: &str = "no recording accepts these spans, so they are not stored: start one \
+                            with `tracehold record start`, or set recording.standing = true";
 /// The type of the error details, and the field that they name.
 const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 const VIOLATED: &str = "resource_spans";
@@ -84,20 +86,32 @@ fn respond(encoding: OtlpEncoding, status: StatusCode, body: Vec<u8>) -> Respons
 }
 
 fn success(encoding: OtlpEncoding, outcome: ExportOutcome) -> Response {
-    let body = match (encoding, outcome.rejected) {
+    let reasons: Vec<String> = [
+        (outcome.rejected, INVALID),
+        (outcome.unrecorded, NOT_RECORDED),
+    ]
+    .iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, reason)| format!("{count}: {reason}"))
+    .collect();
+    let message = reasons.join("; ");
+    let body = match (
+        encoding,
+        outcome.rejected.saturating_add(outcome.unrecorded),
+    ) {
         (OtlpEncoding::Protobuf, 0) => Vec::new(),
         (OtlpEncoding::Json, 0) => b"{}".to_vec(),
         (OtlpEncoding::Protobuf, rejected) => {
             let mut partial = Vec::new();
             put_number(&mut partial, field::REJECTED_SPANS, rejected);
-            put_bytes(&mut partial, field::ERROR_MESSAGE, REJECTED.as_bytes());
+            put_bytes(&mut partial, field::ERROR_MESSAGE, message.as_bytes());
             let mut body = Vec::new();
             put_bytes(&mut body, field::PARTIAL_SUCCESS, &partial);
             body
         }
         (OtlpEncoding::Json, rejected) => json!({"partialSuccess": {
             "rejectedSpans": rejected.to_string(),
-            "errorMessage": REJECTED,
+            "errorMessage": message,
         }})
         .to_string()
         .into_bytes(),

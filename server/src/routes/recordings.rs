@@ -76,6 +76,8 @@ pub(super) struct RecordingDocument {
     auto_finalize: bool,
     #[schema(value_type = Option<Object>)]
     trigger: Option<Trigger>,
+    /// Whether it is a part of the standing recording, which the server begins by itself.
+    standing: bool,
     /// RFC 3339.
     created: Option<String>,
     /// When it starts or started.
@@ -100,6 +102,7 @@ impl From<RecordingInfo> for RecordingDocument {
             duration_seconds: info.spec.duration_seconds,
             auto_finalize: info.spec.auto_finalize,
             trigger: info.spec.trigger,
+            standing: info.spec.standing,
             created: Some(rfc3339(info.created)),
             started: info.started.map(rfc3339),
             ended: info.ended.map(rfc3339),
@@ -168,6 +171,7 @@ pub(super) async fn start(
         duration_seconds: request.duration_seconds,
         auto_finalize: request.auto_finalize,
         trigger: request.trigger,
+        standing: false,
     };
     // Validated before a storage is created for it.
     spec.check().map_err(RecordingError::from)?;
