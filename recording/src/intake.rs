@@ -251,7 +251,7 @@ impl Recorder {
 
     /// Puts the packet into the buffer and the trigger queue, and reserves memory for each
     /// recording that wants it; also returns whether a recording waits for its trigger with the
-    /// buffer. Changes nothing when there is not enough memory.
+    /// buffer. Changes nothing when there is not enough memory, or a recording is suspended.
     fn route(
         &self,
         packet: &Arc<Packet>,
@@ -259,7 +259,8 @@ impl Recorder {
         slot: Option<QueueSlot>,
         past: &[StorageId],
     ) -> Result<(Vec<Delivery>, bool), RecordingError> {
-        let budget = self.inner.registry.engine.budget();
+        let engine = &self.inner.registry.engine;
+        let budget = engine.budget();
         let bytes = packet_charge(packet.payload.len() as u64);
         let mut permits = vec![permit];
         let mut shared = self.inner.registry.shared.lock();
@@ -273,6 +274,9 @@ impl Recorder {
         let inboxes: Vec<_> = (wanting.filter(|each| !is_past(each)))
             .filter_map(|each| Some((Arc::clone(each), each.inbox()?)))
             .collect();
+        for (recording, _) in &inboxes {
+            recording.check_disk(engine)?;
+        }
         for _ in 1..inboxes.len() {
             let more = budget.try_grow(bytes);
             permits.push(more.inspect_err(|_| budget.count_refusal())?);

@@ -1,9 +1,10 @@
 //! One recording: its spec, its state, and its inbox.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use storage_core::{BytePermit, PendingPush, StorageError};
+use storage_core::{BytePermit, Engine, PendingPush, StorageError};
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
@@ -33,8 +34,19 @@ struct Life {
     ended: Option<i64>,
     reason: Option<String>,
     inbox: Option<mpsc::Sender<InboxPacket>>,
+    /// Why packets are refused for now.
+    suspension: Option<Suspension>,
     /// What the task begins with, once the trigger came or the server resumed the recording.
     intake: Option<Intake>,
+}
+
+/// Why a recording refuses packets for now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Suspension {
+    /// Less free space than the limit.
+    DiskLow,
+    /// A write found no space at this path, at this time in ns since the epoch.
+    DiskFull(PathBuf, i64),
 }
 
 /// The packets of a recording: those of the buffer at its start, and the receiving end of the
@@ -81,6 +93,7 @@ impl Recording {
                 ended: info.ended,
                 reason: info.reason,
                 inbox,
+                suspension: None,
                 intake,
             }),
             spec: info.spec,
@@ -92,7 +105,10 @@ impl Recording {
         RecordingInfo {
             id: self.id,
             spec: self.spec.clone(),
-            state: life.state,
+            state: match life.suspension {
+                Some(_) if life.state == RecordingState::On => RecordingState::Suspended,
+                _ => life.state,
+            },
             created: self.created,
             started: life.started,
             ended: life.ended,
@@ -103,6 +119,25 @@ impl Recording {
 
     pub(crate) fn state(&self) -> RecordingState {
         self.life.lock().state
+    }
+
+    /// Sets or removes the reason for which packets are refused; returns the one before.
+    pub(crate) fn suspend(&self, suspension: Option<Suspension>) -> Option<Suspension> {
+        std::mem::replace(&mut self.life.lock().suspension, suspension)
+    }
+
+    pub(crate) fn suspension(&self) -> Option<Suspension> {
+        self.life.lock().suspension.clone()
+    }
+
+    /// Refuses while the recording is suspended, or has to be.
+    pub(crate) fn check_disk(&self, engine: &Engine) -> Result<(), StorageError> {
+        engine.check_disk()?;
+        match self.suspension() {
+            Some(Suspension::DiskFull(path, _)) => Err(StorageError::DiskFull { path }),
+            // The disk has space again; the recording continues with its next tick.
+            Some(Suspension::DiskLow) | None => Ok(()),
+        }
     }
 
     /// Whether an event of the packet matches the trigger.
@@ -178,6 +213,7 @@ impl Recording {
         let mut life = self.life.lock();
         life.inbox = None;
         life.intake = None;
+        life.suspension = None;
         life.state = RecordingState::Off;
         life.ended = Some(now);
         life.reason = Some(reason);

@@ -142,7 +142,12 @@ impl Registry {
     }
 
     /// Writes these recordings to the file; the caller holds `saving`.
-    async fn write(&self, recordings: Vec<RecordingInfo>) -> Result<(), StorageError> {
+    async fn write(&self, mut recordings: Vec<RecordingInfo>) -> Result<(), StorageError> {
+        for recording in &mut recordings {
+            if recording.state == RecordingState::Suspended {
+                recording.state = RecordingState::On;
+            }
+        }
         let file = RecordingsFile {
             version: RECORDINGS_VERSION,
             recordings,

@@ -110,6 +110,9 @@ pub enum RecordingState {
     Scheduled,
     /// It records.
     On,
+    /// It is on, but refuses packets until there is space on the disk. Only in the API: in the
+    /// file it is ON.
+    Suspended,
     /// It has ended.
     Off,
 }

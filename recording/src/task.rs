@@ -1,5 +1,6 @@
 //! The task of one recording: waits for the start, records, and ends.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::RecordingError;
 use crate::chain::Chain;
 use crate::packet::{OutPacket, Packet};
-use crate::recording::{InboxPacket, Intake, Recording};
+use crate::recording::{InboxPacket, Intake, Recording, Suspension};
 use crate::registry::Registry;
 use crate::sink::Sink;
 use crate::spec::{Counters, RecordingState, add};
@@ -22,6 +23,8 @@ use crate::spec::{Counters, RecordingState, add};
 const TICK: Duration = Duration::from_millis(250);
 /// Derived packets of one recording in flight to the disk.
 const DERIVED_PENDING_MAX: usize = 64;
+/// The shortest suspension after a write found no space, ns.
+const FULL_NS: i64 = 5_000_000_000;
 /// Packets of this size and larger pass the chain on a thread for blocking work, bytes.
 const LONG_BYTES: usize = 128 << 10;
 
@@ -41,6 +44,10 @@ struct Running {
     chain: Option<Chain>,
     sink: Sink,
     derived: FuturesUnordered<PendingPush>,
+    /// Derived packets that the storage refused for lack of disk space.
+    parked: Vec<OutPacket>,
+    /// Packets of the buffer to record before those that arrive.
+    backlog: VecDeque<Arc<Packet>>,
     /// Why the recording has to end.
     failure: Option<String>,
 }
@@ -154,6 +161,8 @@ impl Running {
             recording: Arc::clone(recording),
             chain: Some(chain),
             derived: FuturesUnordered::new(),
+            parked: Vec::new(),
+            backlog: VecDeque::new(),
             failure: None,
             engine,
         };
@@ -170,13 +179,8 @@ impl Running {
         stop: &mut watch::Receiver<Option<String>>,
         stopping: &mut watch::Receiver<bool>,
     ) -> End {
-        for packet in backlog {
-            let permit = self.engine.budget().nothing();
-            if let Ok(Some(pending)) = self.take(&packet, permit, true).await {
-                self.derived.extend(pending);
-                self.await_some().await;
-            }
-        }
+        self.backlog = backlog.into();
+        self.record_backlog().await;
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ends = self.recording.times().1;
@@ -195,7 +199,10 @@ impl Running {
                 }
                 _ = ticks.tick() => {
                     self.tick().await;
-                    if ends.is_some_and(|ends| storage_core::clock::now_ns() >= ends) {
+                    self.record_backlog().await;
+                    let now = storage_core::clock::now_ns();
+                    // A suspended recording ends when it can write what it accepted.
+                    if !self.is_suspended() && ends.is_some_and(|ends| now >= ends) {
                         break End::Over("the duration is over".to_owned());
                     }
                 }
@@ -210,10 +217,6 @@ impl Running {
     }
 
     async fn tick(&mut self) {
-        if self.engine.is_disk_low() {
-            self.failure = Some("the disk is low".to_owned());
-            return;
-        }
         match self.engine.storages().get(self.recording.spec.storage) {
             Ok(info) if info.state == StorageState::Recording => {}
             Ok(info) => {
@@ -226,8 +229,63 @@ impl Running {
             }
         }
         let now = storage_core::clock::now_ns();
+        self.suspend_or_resume(now);
+        if self.is_suspended() {
+            return;
+        }
+        let parked = std::mem::take(&mut self.parked);
+        self.write_derived(parked).await;
         let out = self.chain.as_mut().map(|chain| chain.tick(now));
         self.write_derived(out.unwrap_or_default()).await;
+    }
+
+    fn is_suspended(&self) -> bool {
+        self.recording.suspension().is_some()
+    }
+
+    /// Suspends the recording when the disk is low, and resumes it when there is space again.
+    fn suspend_or_resume(&mut self, now: i64) {
+        let is_low = self.engine.is_disk_low();
+        match self.recording.suspension() {
+            None if is_low => self.suspend(Suspension::DiskLow),
+            Some(Suspension::DiskFull(_, since)) if now.saturating_sub(since) < FULL_NS => {}
+            Some(_) if !is_low => {
+                self.recording.suspend(None);
+                tracing::info!(
+                    recording = %self.recording.id, storage = %self.recording.spec.storage,
+                    "there is enough free space; the recording resumes"
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn suspend(&self, suspension: Suspension) {
+        if self.recording.suspend(Some(suspension.clone())).is_none() {
+            tracing::warn!(
+                recording = %self.recording.id, storage = %self.recording.spec.storage,
+                ?suspension,
+                "the disk is low; the recording is suspended and its senders are told to try again"
+            );
+        }
+    }
+
+    /// Records the packets of the buffer, until the disk is low.
+    async fn record_backlog(&mut self) {
+        while self.failure.is_none()
+            && !self.is_suspended()
+            && let Some(packet) = self.backlog.pop_front()
+        {
+            let permit = self.engine.budget().nothing();
+            match self.take(&packet, permit, true).await {
+                Ok(Some(pending)) => {
+                    self.derived.extend(pending);
+                    self.await_some().await;
+                }
+                Err(error) if is_disk(&error) => self.backlog.push_front(packet),
+                Ok(None) | Err(_) => {}
+            }
+        }
     }
 
     async fn arrived(&mut self, message: InboxPacket) {
@@ -237,7 +295,11 @@ impl Running {
             waits,
             reply,
         } = message;
-        let pending = self.take(&packet, permit, waits).await;
+        // A refused packet must not pass the chain: it comes again.
+        let pending = match self.recording.check_disk(&self.engine) {
+            Ok(()) => self.take(&packet, permit, waits).await,
+            Err(error) => Err(error),
+        };
         storage_core::fault_point!(async "recording.taken");
         // If the request was cancelled, nobody waits for the packets.
         let _ = reply.send(pending);
@@ -314,19 +376,28 @@ impl Running {
 
     /// Writes derived packets. Only the end of the recording waits until they are durable.
     async fn write_derived(&mut self, packets: Vec<OutPacket>) {
-        for packet in packets {
+        let mut packets = packets.into_iter();
+        while let Some(packet) = packets.next() {
             let counters: &Counters = &self.recording.counters;
-            add(&counters.derived_packets, 1);
-            add(&counters.derived_bytes, packet.payload.len() as u64);
+            let bytes = packet.payload.len() as u64;
             let nothing = self.engine.budget().nothing();
-            match self.sink.write(packet, nothing).await {
+            match self.sink.write(packet.clone(), nothing).await {
                 Ok(pending) => self.derived.push(pending),
+                Err(error) if is_disk(&error) => {
+                    self.note_failure(&error);
+                    self.parked.push(packet);
+                    self.parked.extend(packets);
+                    return;
+                }
                 Err(error) => {
-                    add(&self.recording.counters.derived_refused, 1);
+                    add(&counters.derived_packets, 1);
+                    add(&counters.derived_refused, 1);
                     self.note_failure(&error);
                     return;
                 }
             }
+            add(&counters.derived_packets, 1);
+            add(&counters.derived_bytes, bytes);
             self.await_some().await;
         }
     }
@@ -347,12 +418,15 @@ impl Running {
         }
     }
 
-    /// Ends the recording after an error that retrying cannot fix.
+    /// Ends the recording after an error that retrying cannot fix, and suspends it for lack of
+    /// disk space.
     fn note_failure(&mut self, error: &StorageError) {
         match error {
             StorageError::Busy { .. } | StorageError::EarlierRefused | StorageError::Stopping => {}
-            StorageError::DiskLow { .. } | StorageError::DiskFull { .. } => {
-                self.failure = Some("the disk is low".to_owned());
+            StorageError::DiskLow { .. } => self.suspend(Suspension::DiskLow),
+            StorageError::DiskFull { path } => {
+                let now = storage_core::clock::now_ns();
+                self.suspend(Suspension::DiskFull(path.clone(), now));
             }
             error => self.failure = Some(error.to_string()),
         }
@@ -370,10 +444,25 @@ impl Running {
         {
             self.write_derived(out).await;
         }
+        if !self.parked.is_empty() {
+            let parked = std::mem::take(&mut self.parked);
+            self.write_derived(parked).await;
+            let refused = self.parked.len() as u64;
+            add(&self.recording.counters.derived_packets, refused);
+            add(&self.recording.counters.derived_refused, refused);
+        }
         while let Some(outcome) = self.derived.next().await {
             self.note_outcome(outcome);
         }
     }
+}
+
+/// Whether the storage refuses for lack of disk space.
+fn is_disk(error: &StorageError) -> bool {
+    matches!(
+        error,
+        StorageError::DiskLow { .. } | StorageError::DiskFull { .. }
+    )
 }
 
 /// Whether the storage will never accept a packet again. The recording then ends, and the packet

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use harness::spans::{TestSpan, packets, send_spans};
-use harness::{Agent, Api, Server, Settings, payload};
+use harness::spans::{TestSpan, packets, request, send};
+use harness::{Agent, Api, Request, Server, Settings, payload};
 use serde_json::json;
 
 use super::recording::{record_now, saver, stop, wait_for};
@@ -105,7 +105,7 @@ fn ingest_stops_on_a_low_disk_and_resumes_by_itself() {
 }
 
 #[test]
-fn a_recording_stops_when_the_disk_is_low() {
+fn recordings_are_suspended_while_the_disk_is_low() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = SmallDisk::mount(folder.path()) else {
         return;
@@ -114,29 +114,60 @@ fn a_recording_stops_when_the_disk_is_low() {
     let mut api = server.api();
     let chain = json!({ "processors": saver(), "auto_finalize": true });
     let (id, storage) = record_now(&mut api, chain);
-    let span = TestSpan {
-        trace: 1,
+    let span = |trace| TestSpan {
+        trace,
         id: 1,
         parent: 0,
         name: "before",
         time: (1, 2),
     };
-    send_spans(&mut api, "shop", &[span]);
+    let mut accepted = 0;
+    let mut try_send = |api: &mut Api| {
+        let body = request("shop", &[span(accepted + 1)]);
+        let response = send(api, "application/json", body.as_bytes());
+        accepted += u64::from(response.status == 200);
+        (response, accepted)
+    };
+    assert_eq!(try_send(&mut api).0.status, 200);
+    assert_eq!(api.metric("tracehold_recordings_suspended"), 0.0);
     let filler = folder.path().join("filler");
     fs::write(&filler, vec![1; (DISK_MIB - 20) << 20]).unwrap();
-    let ended = wait_for(&mut api, &id, "OFF");
-    let reason = ended["reason"].as_str().unwrap();
-    assert!(reason.starts_with("the disk is low"), "{ended}");
-    // What was accepted is there, and spans that nothing records are in the buffer.
-    assert_eq!(packets(&mut api, &storage).len(), 1);
-    send_spans(&mut api, "shop", &[span]);
-    assert_eq!(api.done("GET", "/buffer", None)["packets"], 2);
+    wait_for(&mut api, &id, "SUSPENDED");
+    // Both this recording and the standing one.
+    poll(|| (api.metric("tracehold_recordings_suspended") == 2.0).then_some(()));
+    // Senders are told to try again, and what is refused is in the buffer neither.
+    let buffered = api.done("GET", "/buffer", None)["packets"].clone();
+    let (refusal, _) = try_send(&mut api);
+    assert_eq!(refusal.status, 503, "{}", refusal.brief());
+    assert!(
+        refusal.header("retry-after").is_some(),
+        "{}",
+        refusal.brief()
+    );
+    assert_eq!(refusal.json()["code"], 14);
+    assert_eq!(api.done("GET", "/buffer", None)["packets"], buffered);
+    let push = Request::new("POST", "/api/v1/agents/shop/streams/traces/packets")
+        .header("content-type", "application/octet-stream")
+        .header("tracehold-epoch", "0")
+        .header("tracehold-sequence", "0")
+        .body(b"\n\0");
+    let pushed = api.send(&push).unwrap();
+    assert_eq!(pushed.status, 507, "{}", pushed.brief());
+
     fs::remove_file(&filler).unwrap();
-    poll(|| (api.metric("tracehold_storage_disk_low") == 0.0).then_some(()));
-    let (id, storage) = record_now(&mut api, json!({ "processors": saver() }));
-    send_spans(&mut api, "shop", &[span]);
-    stop(&mut api, &id);
-    assert_eq!(packets(&mut api, &storage).len(), 1);
+    let resumed = poll(|| {
+        let (response, accepted) = try_send(&mut api);
+        (response.status == 200).then_some(accepted)
+    });
+    wait_for(&mut api, &id, "ON");
+    assert_eq!(resumed, packets(&mut api, &storage).len() as u64);
+    let stopped = stop(&mut api, &id);
+    assert_eq!(stopped["counts"]["packets"], resumed, "{stopped}");
+    assert_eq!(api.state(&storage), "FINALIZED");
+    let log = server.log();
+    for part in ["the recording is suspended", "the recording resumes"] {
+        assert!(log.contains(part), "{log}");
+    }
 }
 
 /// Repeats a request until it succeeds, for a while: free space is checked once a second.

@@ -50,7 +50,7 @@ pub struct Recording {
     pub id: Uuid,
     /// The storage that it writes.
     pub storage: Uuid,
-    /// SCHEDULED, ON or OFF.
+    /// SCHEDULED, ON, SUSPENDED or OFF.
     pub state: String,
     /// Whether the server began it by itself.
     #[serde(default)]

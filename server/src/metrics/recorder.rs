@@ -31,6 +31,11 @@ pub(crate) fn render_recorder(recorder: &Recorder, text: &mut Vec<u8>) {
             in_state(RecordingState::On),
         ),
         (
+            "recordings_suspended",
+            "Recordings that are suspended because the disk is low.",
+            in_state(RecordingState::Suspended),
+        ),
+        (
             "recordings_scheduled",
             "Scheduled recordings.",
             in_state(RecordingState::Scheduled),

@@ -69,7 +69,7 @@ pub(super) struct RecordingDocument {
     agents: Vec<AgentId>,
     #[schema(value_type = Vec<Object>)]
     processors: Vec<ProcessorConfig>,
-    /// `SCHEDULED`, `ON` or `OFF`.
+    /// `SCHEDULED`, `ON`, `SUSPENDED` or `OFF`.
     #[schema(value_type = String)]
     state: RecordingState,
     duration_seconds: Option<u64>,

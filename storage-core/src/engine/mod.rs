@@ -188,6 +188,14 @@ impl Engine {
         self.inner.services.io_thread.io_name
     }
 
+    /// Refuses while ingest is stopped because the disk is low.
+    ///
+    /// # Errors
+    /// While it is.
+    pub fn check_disk(&self) -> Result<(), crate::StorageError> {
+        self.inner.services.space.check()
+    }
+
     /// Whether ingest is stopped because the disk is low.
     #[must_use]
     pub fn is_disk_low(&self) -> bool {
