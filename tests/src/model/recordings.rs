@@ -354,7 +354,11 @@ impl Run {
         let on: Vec<_> = on.map(|each| (each.storage.clone(), each.takes)).collect();
         let response = self.send_through(stream, at, &bytes);
         self.check(place, "repeat through", &response, Ok(()));
-        let is_new = |stored: &Stored| self.pushed.has_restarted && stored.next[stream] <= at;
+        // A stream without packets is past nothing, although a copy may have begun an epoch.
+        let is_new = |stored: &Stored| {
+            let is_before = stored.packets[stream].is_empty() || stored.next[stream] <= at;
+            self.pushed.has_restarted && is_before
+        };
         let mut durable = Vec::new();
         let mut taking = had_it.clone();
         for (id, takes) in on {
