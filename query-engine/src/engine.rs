@@ -264,6 +264,8 @@ pub(crate) struct Reading<W> {
     /// Number of matching events.
     pub(crate) matched: u64,
     pub(crate) workers: Vec<W>,
+    /// Whether a worker ended the reading.
+    pub(crate) ended_early: bool,
     /// What could not be read, by the index of its source in the plan.
     unreadable: Vec<(usize, u64, Vec<String>)>,
 }
@@ -324,7 +326,10 @@ pub(crate) fn read<W: Worker + Send>(
         .into_inner()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
     match outcome {
-        (reading, None) => Ok(reading),
+        (reading, None) => Ok(Reading {
+            ended_early: stop.load(Ordering::Relaxed),
+            ..reading
+        }),
         (_, Some(error)) => Err(error),
     }
 }
@@ -335,6 +340,7 @@ impl<W> Default for Reading<W> {
             counters: Counters::default(),
             matched: 0,
             workers: Vec::new(),
+            ended_early: false,
             unreadable: Vec::new(),
         }
     }
@@ -347,6 +353,7 @@ impl<W> Reading<W> {
             counters: self.counters,
             matched: self.matched,
             workers: Vec::new(),
+            ended_early: self.ended_early,
             unreadable: self.unreadable,
         }
     }

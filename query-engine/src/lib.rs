@@ -37,6 +37,8 @@ mod rows;
 mod run;
 mod sidecar_file;
 mod skipped;
+mod sort_key;
+mod sorted_rows;
 mod source;
 mod spill;
 mod spooled;
@@ -54,7 +56,7 @@ pub use indexing::{
     write_sidecar,
 };
 pub use packet_files::open_paths;
-pub use request::{Cancel, Limits, Report, Request};
+pub use request::{Cancel, Limits, Report, Request, ResultOrder};
 pub use rows::write_rows;
 pub use sidecar_file::{identity, sidecar_path};
 pub use skipped::Skipped;

@@ -1,4 +1,4 @@
-//! External merge sort of rows by time, in bounded memory.
+//! External merge sort of rows, in bounded memory.
 //!
 //! Workers deliver sorted runs of rows, which are merged when rows are written. When the runs in
 //! memory exceed the budget, they are merged into one run in a temporary file. When there are many
@@ -8,9 +8,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ops::ControlFlow;
 
 use crate::ReadError;
-use crate::run::{RowKey, Run};
+use crate::run::{Run, RunKey};
 use crate::spill::{SpillWriter, SpilledRun};
 
 /// Runs in files of one level that are merged into one of the next. Each has a buffer and an open
@@ -20,14 +21,14 @@ const FAN_IN: usize = 16;
 /// `FAN_IN` runs, which is 65,536 times the budget.
 const LEVELS: usize = 4;
 
-enum Source {
-    Memory { run: Run, next: usize },
-    Spilled { run: SpilledRun, level: usize },
+enum Source<K> {
+    Memory { run: Run<K>, next: usize },
+    Spilled { run: SpilledRun<K>, level: usize },
 }
 
-impl Source {
+impl<K: RunKey> Source<K> {
     /// The next row.
-    fn row(&self) -> Option<(RowKey, &[u8])> {
+    fn row(&self) -> Option<(K, &[u8])> {
         match self {
             Source::Memory { run, next } => run.row(*next),
             Source::Spilled { run, .. } => run.row(),
@@ -35,7 +36,7 @@ impl Source {
     }
 
     /// Advances to the next row and returns its key.
-    fn advance(&mut self) -> std::io::Result<Option<RowKey>> {
+    fn advance(&mut self) -> std::io::Result<Option<K>> {
         match self {
             Source::Memory { next, .. } => *next += 1,
             Source::Spilled { run, .. } => run.advance()?,
@@ -53,11 +54,11 @@ impl Source {
 }
 
 /// Merges runs.
-pub(crate) struct Merge {
-    sources: Vec<Option<Source>>,
+pub(crate) struct Merge<K> {
+    sources: Vec<Option<Source<K>>>,
     /// Unused indexes of `sources`.
     free: Vec<usize>,
-    heads: BinaryHeap<Reverse<(RowKey, usize)>>,
+    heads: BinaryHeap<Reverse<(K, usize)>>,
     memory: usize,
     budget: usize,
     fan_in: usize,
@@ -65,9 +66,9 @@ pub(crate) struct Merge {
     spills: u64,
 }
 
-impl Merge {
+impl<K: RunKey> Merge<K> {
     /// A merge with about `budget` bytes of rows in memory.
-    pub(crate) fn new(budget: usize) -> Merge {
+    pub(crate) fn new(budget: usize) -> Self {
         Merge {
             sources: Vec::new(),
             free: Vec::new(),
@@ -90,7 +91,7 @@ impl Merge {
     /// # Errors
     ///
     /// When rows cannot be spilled.
-    pub(crate) fn push(&mut self, run: Run) -> Result<(), ReadError> {
+    pub(crate) fn push(&mut self, run: Run<K>) -> Result<(), ReadError> {
         let Some((key, _)) = run.row(0) else {
             return Ok(());
         };
@@ -102,7 +103,7 @@ impl Merge {
         Ok(())
     }
 
-    fn insert(&mut self, key: RowKey, source: Source) {
+    fn insert(&mut self, key: K, source: Source<K>) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.sources.push(None);
             self.sources.len() - 1
@@ -111,26 +112,29 @@ impl Merge {
         self.heads.push(Reverse((key, slot)));
     }
 
-    /// Writes all rows that start before `watermark`, or all rows for `None`, in order.
+    /// Writes the rows whose keys are due in order, until `write_row` breaks.
     ///
     /// # Errors
     ///
     /// The first error of `write_row`, or when spilled rows cannot be read.
     pub(crate) fn drain(
         &mut self,
-        watermark: Option<i64>,
-        mut write_row: impl FnMut(&[u8]) -> Result<(), ReadError>,
-    ) -> Result<(), ReadError> {
-        while let Some(Reverse((key, slot))) = self.heads.peek().copied() {
-            if watermark.is_some_and(|watermark| key.ts >= watermark) {
-                break;
-            }
-            self.heads.pop();
+        is_due: impl Fn(&K) -> bool,
+        mut write_row: impl FnMut(&[u8]) -> Result<ControlFlow<()>, ReadError>,
+    ) -> Result<ControlFlow<()>, ReadError> {
+        while self
+            .heads
+            .peek()
+            .is_some_and(|Reverse((key, _))| is_due(key))
+            && let Some(Reverse((_, slot))) = self.heads.pop()
+        {
             let source = self.sources[slot]
                 .as_mut()
                 .expect("a head belongs to a source");
-            if let Some((_, bytes)) = source.row() {
-                write_row(bytes)?;
+            if let Some((_, bytes)) = source.row()
+                && write_row(bytes)?.is_break()
+            {
+                return Ok(ControlFlow::Break(()));
             }
             let following = source.advance().map_err(ReadError::Spill)?;
             match following {
@@ -138,7 +142,7 @@ impl Merge {
                 None => self.release(slot),
             }
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 
     fn release(&mut self, slot: usize) {
@@ -178,7 +182,7 @@ impl Merge {
                 continue;
             };
             if let Some((key, bytes)) = source.row() {
-                writer.row(key, bytes)?;
+                writer.row(&key, bytes)?;
             }
             match source.advance()? {
                 Some(key) => heads.push(Reverse((key, slot))),
@@ -198,6 +202,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::run::RowKey;
 
     proptest! {
         #[test]
@@ -218,7 +223,7 @@ mod tests {
                     run.push(key, |out| out.extend_from_slice(text.as_bytes()));
                     expected.push((key, text.clone()));
                 }
-                run.sort();
+                run.sort(usize::MAX);
                 merge.push(run).unwrap();
                 let open = merge.sources.iter().flatten();
                 let files = open.filter(|source| source.level().is_some()).count();
@@ -228,12 +233,14 @@ mod tests {
             let mut got = Vec::new();
             let mut take = |row: &[u8]| {
                 got.push(String::from_utf8(row.to_vec()).unwrap());
-                Ok(())
+                Ok(ControlFlow::Continue(()))
             };
             for watermark in watermarks {
-                merge.drain(Some(watermark), &mut take).unwrap();
+                let flow = merge.drain(|key| key.ts < watermark, &mut take).unwrap();
+                prop_assert!(flow.is_continue());
             }
-            merge.drain(None, &mut take).unwrap();
+            let flow = merge.drain(|_| true, &mut take).unwrap();
+            prop_assert!(flow.is_continue());
             let expected: Vec<String> = expected.into_iter().map(|(_, text)| text).collect();
             prop_assert_eq!(got, expected);
             prop_assert_eq!(merge.memory, 0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use query_language::{
-    BareUnit, CompareOp, Condition, Expr, FieldPath, Filter, Number, Query, Scalar,
+    BareUnit, CompareOp, Condition, Expr, FieldPath, Filter, Number, OrderKey, Query, Scalar,
 };
 
 use crate::source::{ChunkSource, Counters};
@@ -22,8 +22,34 @@ pub struct Request {
     /// Whether the query fails if something that it needs cannot be read. Otherwise that is skipped
     /// and reported.
     pub strict: bool,
+    /// The order of the result, and which part of it.
+    pub order: ResultOrder,
     /// Cancels the query.
     pub cancel: Cancel,
+}
+
+/// The order of rows or groups, and which of them are in the result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResultOrder {
+    /// The fields that decide; none for rows in order of time, and the largest groups first.
+    pub keys: Vec<OrderKey>,
+    /// The most rows or groups of the result.
+    pub limit: Option<u64>,
+    /// Rows or groups that are omitted at the beginning.
+    pub offset: u64,
+}
+
+impl ResultOrder {
+    /// The fields of the keys.
+    pub fn fields(&self) -> Vec<FieldPath> {
+        self.keys.iter().map(OrderKey::field).collect()
+    }
+
+    /// The first rows that can be in the result.
+    pub(crate) fn rows_max(&self) -> Option<usize> {
+        let end = self.limit?.saturating_add(self.offset);
+        Some(usize::try_from(end).unwrap_or(usize::MAX))
+    }
 }
 
 /// Cancels a query: it stops at the next event with [`ReadError::Cancelled`]. Clones share one
@@ -148,8 +174,12 @@ pub struct Report {
     pub index_bytes: u64,
     /// What reading cost, and what was read.
     pub counters: Counters,
-    /// Events that match.
+    /// Events that match; if the result ended early, those that were found until then.
     pub matched: u64,
+    /// Rows or groups of the result.
+    pub rows: u64,
+    /// Whether reading ended early, because the result was complete.
+    pub ended_early: bool,
     /// How often buffered rows were spilled to a file.
     pub spills: u64,
     /// Notes for the user about the result.
@@ -206,6 +236,7 @@ impl Report {
             ("events", counters.decoded.events),
             ("broken", counters.decoded.broken),
             ("matched", self.matched),
+            ("rows", self.rows),
             ("spills", self.spills),
             ("skipped", self.skipped_parts()),
         ];
@@ -214,9 +245,10 @@ impl Report {
             .map(|(name, number)| format!("\"{name}\":{number}"))
             .collect();
         format!(
-            "{{{},\"ruled_out\":{{\"statistics\":{statistics},\"dictionaries\":{dictionaries},\
+            "{{{},\"ended_early\":{},\"ruled_out\":{{\"statistics\":{statistics},\"dictionaries\":{dictionaries},\
              \"filters\":{filters}}}}}",
-            numbers.join(",")
+            numbers.join(","),
+            self.ended_early
         )
     }
 
@@ -248,7 +280,12 @@ impl Report {
             format!("bytes fetched: {}", self.counters.fetched_bytes),
             format!("bytes decoded: {}", self.counters.decoded_bytes),
             format!("events decoded: {}", self.counters.decoded.events),
-            format!("events matched: {}", self.matched),
+            format!(
+                "events matched: {}{}",
+                if self.ended_early { "at least " } else { "" },
+                self.matched
+            ),
+            format!("rows: {}", self.rows),
         ];
         if self.timed > 0 {
             lines.push(format!(

@@ -1,28 +1,29 @@
-//! Rows in order of time.
+//! Matching events as rows, in order of time or of fields.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use query_language::FieldTable;
-use row_formats::{Columns, Out, RowFormat};
+use row_formats::{Columns, Out, RowFormat, RowSink, SinkOptions};
 use trace_kinds::Event;
 
 use crate::engine::{Planned, Reading, Shortcut, TaskRef, Worker, plan, read, tasks};
 use crate::order::Merge;
 use crate::run::{RUN_BYTES, RowKey, Run};
+use crate::sorted_rows::write_sorted;
 use crate::source::ChunkSource;
-use crate::{Limits, ReadError, Report, Request};
+use crate::{Limits, ReadError, Report, Request, ResultOrder};
 
 /// Messages in the queue from the reading threads to the writing one. Runs of rows in it do not
 /// count towards the memory budget of the merge.
 const MESSAGES_MAX: usize = 16;
 
-/// Writes the matching events as rows to `out`, ordered by their start; rows with equal starts are
-/// in the order of the sources and their bytes.
+/// Writes the matching events as rows to `out` in the requested order: by their start unless it has
+/// keys. Rows with equal starts or keys are in the order of the sources and their bytes.
 ///
-/// Rows are written while later ones are still being read, as soon as the index shows that no
-/// earlier one can follow.
+/// Rows in order of time are written while later ones are still being read, as soon as the index
+/// shows that no earlier one can follow. Reading ends when a limited result is complete.
 ///
 /// # Errors
 ///
@@ -41,17 +42,85 @@ pub fn write_rows(
     let mut table = FieldTable::new();
     format.prepare(columns, &mut table);
     let format: &dyn RowFormat = format;
-    let mut sink = format.sink(limits.row_group_bytes);
+    let mut sink = format.sink(SinkOptions {
+        row_group_bytes: limits.row_group_bytes,
+        is_by_time: request.order.keys.is_empty(),
+    });
     sink.begin(out).map_err(ReadError::Output)?;
     let tasks = tasks(&planned.sources);
-    let (sender, receiver) = sync_channel(MESSAGES_MAX);
     let mut report = planned.report;
-    let written = std::thread::scope(|scope| {
-        let (tasks, sources, table) = (&tasks, &planned.sources, &table);
-        let work = (limits, request);
+    let mut window = Window::new(&request.order, &mut *sink, out);
+    let plan = (planned.sources.as_slice(), tasks.as_slice());
+    let written = if request.order.keys.is_empty() {
+        write_by_time(plan, &table, (limits, request), format, &mut window)
+    } else {
+        write_sorted(plan, table, (limits, request), format, &mut window)
+    };
+    report.rows = window.written;
+    let (spills, reading) = written?;
+    report.spills = spills;
+    report.ended_early = reading.ended_early;
+    reading.report(planned.sources, &mut report);
+    let notes = sink.end(out).map_err(ReadError::Output)?;
+    report.notes.extend(notes);
+    Ok(report)
+}
+
+/// Sources, and the tasks that read them.
+pub(crate) type PlanRef<'p, 's> = (&'p [Planned<'s>], &'p [TaskRef<'p>]);
+
+/// Passes the requested part of the rows to a sink.
+pub(crate) struct Window<'w, 'o> {
+    sink: &'w mut dyn RowSink,
+    out: &'w mut Out<'o>,
+    skip: u64,
+    left: u64,
+    written: u64,
+}
+
+impl<'w, 'o> Window<'w, 'o> {
+    fn new(order: &ResultOrder, sink: &'w mut dyn RowSink, out: &'w mut Out<'o>) -> Self {
+        Window {
+            sink,
+            out,
+            skip: order.offset,
+            left: order.limit.unwrap_or(u64::MAX),
+            written: 0,
+        }
+    }
+
+    /// Accepts the next row. Breaks once no further row is in the result.
+    pub(crate) fn row(&mut self, row: &[u8]) -> Result<ControlFlow<()>, ReadError> {
+        if self.left == 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(ControlFlow::Continue(()));
+        }
+        self.sink.row(row, self.out).map_err(ReadError::Output)?;
+        self.written += 1;
+        self.left -= 1;
+        Ok(if self.left == 0 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+/// Writes rows in order of time. Returns how often rows were spilled.
+fn write_by_time(
+    (sources, tasks): PlanRef<'_, '_>,
+    table: &FieldTable,
+    work: (Limits, &Request),
+    format: &dyn RowFormat,
+    window: &mut Window<'_, '_>,
+) -> Result<(u64, Reading<()>), ReadError> {
+    let (sender, receiver) = sync_channel(MESSAGES_MAX);
+    std::thread::scope(|scope| {
         let reading = scope.spawn(move || read_rows(sources, tasks, table, work, format, sender));
-        let mut write_row = |row: &[u8]| sink.row(row, out).map_err(ReadError::Output);
-        let written = Writer::new(tasks, limits).run(receiver, &mut write_row);
+        let written = Writer::new(tasks, work.0).run(receiver, &mut |row| window.row(row));
         // A panic of a reader is a bug and is propagated.
         let read = reading
             .join()
@@ -60,18 +129,12 @@ pub fn write_rows(
             (Err(error), _) | (_, Err(error)) => Err(error),
             (Ok(spills), Ok(reading)) => Ok((spills, reading)),
         }
-    });
-    let (spills, reading) = written?;
-    report.spills = spills;
-    reading.report(planned.sources, &mut report);
-    let notes = sink.end(out).map_err(ReadError::Output)?;
-    report.notes.extend(notes);
-    Ok(report)
+    })
 }
 
 /// From the reading threads to the writing one.
 enum Message {
-    Rows(Run),
+    Rows(Run<RowKey>),
     /// The task with this number has no more rows.
     Ended(u32),
 }
@@ -88,6 +151,7 @@ fn read_rows(
         format,
         sender: sender.clone(),
         run: Run::default(),
+        rows_max: work.1.order.rows_max().unwrap_or(usize::MAX),
         task: 0,
         row: 0,
     };
@@ -98,7 +162,9 @@ fn read_rows(
 struct RowWorker<'f> {
     format: &'f dyn RowFormat,
     sender: SyncSender<Message>,
-    run: Run,
+    run: Run<RowKey>,
+    /// The first rows of each run that can be in the result.
+    rows_max: usize,
     task: u32,
     row: u32,
 }
@@ -117,7 +183,7 @@ impl RowWorker<'_> {
         if run.is_empty() {
             return ControlFlow::Continue(());
         }
-        run.sort();
+        run.sort(self.rows_max);
         self.send(Message::Rows(run))
     }
 }
@@ -149,7 +215,7 @@ impl Worker for RowWorker<'_> {
 }
 
 struct Writer {
-    merge: Merge,
+    merge: Merge<RowKey>,
     /// Tasks that may still produce rows, by the earliest start of these rows.
     open: BTreeSet<(i64, u32)>,
     first: Vec<i64>,
@@ -175,7 +241,7 @@ impl Writer {
     fn run(
         mut self,
         receiver: Receiver<Message>,
-        write_row: &mut dyn FnMut(&[u8]) -> Result<(), ReadError>,
+        write_row: &mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>, ReadError>,
     ) -> Result<u64, ReadError> {
         for message in receiver {
             match message {
@@ -183,12 +249,16 @@ impl Writer {
                 Message::Ended(number) => {
                     self.open.remove(&(self.first[number as usize], number));
                     if let Some((watermark, _)) = self.open.first() {
-                        self.merge.drain(Some(*watermark), &mut *write_row)?;
+                        let is_due = |key: &RowKey| key.ts < *watermark;
+                        // Without a receiver, the reading threads stop.
+                        if self.merge.drain(is_due, &mut *write_row)?.is_break() {
+                            return Ok(self.merge.spills());
+                        }
                     }
                 }
             }
         }
-        self.merge.drain(None, write_row)?;
+        let _all = self.merge.drain(|_| true, write_row)?;
         Ok(self.merge.spills())
     }
 }

@@ -3,9 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 
-use crate::run::RowKey;
-
-const RECORD_BYTES: usize = 8 + 4 + 4 + 4;
+use crate::run::RunKey;
 
 /// Bytes per write.
 const WRITE_BYTES: usize = 256 << 10;
@@ -27,11 +25,9 @@ impl SpillWriter {
         })
     }
 
-    pub(crate) fn row(&mut self, key: RowKey, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn row<K: RunKey>(&mut self, key: &K, bytes: &[u8]) -> io::Result<()> {
         let len = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-        self.writer.write_all(&key.ts.to_le_bytes())?;
-        self.writer.write_all(&key.task.to_le_bytes())?;
-        self.writer.write_all(&key.row.to_le_bytes())?;
+        key.write(&mut self.writer)?;
         self.writer.write_all(&len.to_le_bytes())?;
         self.writer.write_all(bytes)?;
         self.rows += 1;
@@ -39,7 +35,7 @@ impl SpillWriter {
     }
 
     /// The rows, to be read from the first one.
-    pub(crate) fn finish(self) -> io::Result<SpilledRun> {
+    pub(crate) fn finish<K: RunKey>(self) -> io::Result<SpilledRun<K>> {
         let mut file = self.writer.into_inner()?;
         file.rewind()?;
         let mut run = SpilledRun {
@@ -54,18 +50,18 @@ impl SpillWriter {
 }
 
 /// Reads the rows of a file.
-pub(crate) struct SpilledRun {
+pub(crate) struct SpilledRun<K> {
     reader: BufReader<File>,
     remaining: u64,
     /// Key of the row in `bytes`.
-    row: Option<RowKey>,
+    row: Option<K>,
     bytes: Vec<u8>,
 }
 
-impl SpilledRun {
+impl<K: RunKey> SpilledRun<K> {
     /// The next row; `None` at the end.
-    pub(crate) fn row(&self) -> Option<(RowKey, &[u8])> {
-        self.row.map(|key| (key, &*self.bytes))
+    pub(crate) fn row(&self) -> Option<(K, &[u8])> {
+        self.row.clone().map(|key| (key, &*self.bytes))
     }
 
     /// Advances to the following row.
@@ -75,19 +71,12 @@ impl SpilledRun {
             return Ok(());
         }
         self.remaining -= 1;
-        let mut record = [0; RECORD_BYTES];
-        self.reader.read_exact(&mut record)?;
-        let word = |at: usize| {
-            u32::from_le_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]])
-        };
-        let ts = u64::from(word(0)) | u64::from(word(4)) << 32;
-        self.bytes.resize(word(16) as usize, 0);
+        let key = K::read(&mut self.reader)?;
+        let mut len = [0; 4];
+        self.reader.read_exact(&mut len)?;
+        self.bytes.resize(u32::from_le_bytes(len) as usize, 0);
         self.reader.read_exact(&mut self.bytes)?;
-        self.row = Some(RowKey {
-            ts: ts.cast_signed(),
-            task: word(8),
-            row: word(12),
-        });
+        self.row = Some(key);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use crate::LISTED_FIELDS_MAX;
 use crate::time::TimeErrorKind;
 
 /// Longest accepted query in bytes.
@@ -80,6 +81,9 @@ pub enum QueryErrorKind {
     /// Too many levels of parentheses and `not`.
     #[error("nested deeper than {QUERY_DEPTH_MAX} levels, expected a flatter expression")]
     TooDeep,
+    /// Too many fields in a list.
+    #[error("more than {LISTED_FIELDS_MAX} fields, expected fewer")]
+    TooManyFields,
     /// Too much text.
     #[error("query longer than {QUERY_BYTES_MAX} bytes, expected a shorter one")]
     TooLong,

@@ -54,6 +54,7 @@
 
 mod error;
 mod field;
+mod field_list;
 mod lexer;
 mod parser;
 mod program;
@@ -67,6 +68,7 @@ mod tests;
 
 pub use error::{QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
 pub use field::{FieldId, FieldPath, FieldSource, FieldTable};
+pub use field_list::{LISTED_FIELDS_MAX, OrderKey, parse_fields};
 pub use program::{Matcher, Program};
 pub use query::{BareUnit, Query};
 pub use syntax::{CompareOp, Condition, Expr, Filter, Literal, Pattern, Predicate, Scalar};

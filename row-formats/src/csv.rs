@@ -5,7 +5,7 @@ use trace_kinds::Event;
 
 use crate::json::{write_display, write_json_string, write_json_value};
 use crate::lines::Lines;
-use crate::{Column, Columns, RowFormat, RowSink};
+use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 
 /// The columns of a table of all fields. A table needs its columns before its rows, so all other
 /// fields of an event become one JSON object in a last column.
@@ -51,7 +51,7 @@ impl RowFormat for Csv {
         out.push(b'\n');
     }
 
-    fn sink(&self, _: usize) -> Box<dyn RowSink + '_> {
+    fn sink(&self, _: SinkOptions) -> Box<dyn RowSink + '_> {
         Box::new(Lines::with_header(self.header()))
     }
 }

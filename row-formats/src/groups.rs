@@ -9,7 +9,7 @@ use crate::cells::write_cell as put_cell;
 use crate::csv::{write_cell, write_value};
 use crate::json::write_json_value;
 use crate::table::{ColumnType, Heading, Seen, TableSink};
-use crate::{Format, Out, RowSink, TableKind};
+use crate::{Format, Out, RowSink, SinkOptions, TableKind};
 
 /// Events that have one value of a field, `None` for those that lack it.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +67,11 @@ pub fn write_groups(
             return Ok(write_lines(format, field, groups, out)?);
         }
     };
-    let mut sink = TableSink::new(kind, headings(field, groups), None, row_group_bytes);
+    let options = SinkOptions {
+        row_group_bytes,
+        is_by_time: false,
+    };
+    let mut sink = TableSink::new(kind, headings(field, groups), None, options);
     let mut write = || {
         sink.begin(out)?;
         let mut row = Vec::new();

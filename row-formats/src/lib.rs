@@ -30,6 +30,6 @@ pub use groups::{GROUP_COLUMNS, GroupRow, GroupsError, write_group_ndjson, write
 pub use json::write_json_value;
 pub use ndjson::Ndjson;
 pub use perfetto::Perfetto;
-pub use rows::{Out, RowFormat, RowSink};
+pub use rows::{Out, RowFormat, RowSink, SinkOptions};
 pub use table::{Table, TableKind};
 pub use text::Text;

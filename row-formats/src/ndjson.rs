@@ -5,7 +5,7 @@ use trace_kinds::Event;
 
 use crate::json::{write_json_string, write_json_value};
 use crate::lines::Lines;
-use crate::{Column, Columns, RowFormat, RowSink};
+use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 
 /// One JSON object per line: the requested fields under their requested names, null if the event
 /// lacks one; or every field of the event under its path.
@@ -19,7 +19,7 @@ impl RowFormat for Ndjson {
         self.columns = columns.bind(table);
     }
 
-    fn sink(&self, _: usize) -> Box<dyn RowSink + '_> {
+    fn sink(&self, _: SinkOptions) -> Box<dyn RowSink + '_> {
         Box::new(Lines::default())
     }
 

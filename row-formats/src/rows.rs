@@ -20,9 +20,17 @@ pub trait RowFormat: Send + Sync {
     /// Appends one row, encoded for the sink of the same format.
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>);
 
-    /// The sink for the rows of one result. A Parquet row group is written once it has
-    /// `row_group_bytes` bytes before compression.
-    fn sink(&self, row_group_bytes: usize) -> Box<dyn RowSink + '_>;
+    /// The sink for the rows of one result.
+    fn sink(&self, options: SinkOptions) -> Box<dyn RowSink + '_>;
+}
+
+/// What a sink must know of its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SinkOptions {
+    /// Bytes before compression after which a row group of a Parquet file is written.
+    pub row_group_bytes: usize,
+    /// Whether the rows are ordered by `ts`, which a Parquet file then declares.
+    pub is_by_time: bool,
 }
 
 /// Accepts the rows of one result in order and writes the bytes of the result.

@@ -61,7 +61,10 @@ fn write(
         bytes.extend_from_slice(piece);
         Ok(())
     };
-    let mut sink = rows.sink(row_group_bytes);
+    let mut sink = rows.sink(SinkOptions {
+        row_group_bytes,
+        is_by_time: true,
+    });
     sink.begin(&mut out).unwrap();
     for fields in events {
         let mut row = Vec::new();

@@ -6,7 +6,7 @@ use trace_kinds::Event;
 
 use crate::json::write_display;
 use crate::lines::Lines;
-use crate::{Column, Columns, RowFormat, RowSink};
+use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 
 /// One line per event: the time, then `field=value` for every other field; or the requested fields,
 /// separated by tabs.
@@ -20,7 +20,7 @@ impl RowFormat for Text {
         self.columns = columns.bind(table);
     }
 
-    fn sink(&self, _: usize) -> Box<dyn RowSink + '_> {
+    fn sink(&self, _: SinkOptions) -> Box<dyn RowSink + '_> {
         Box::new(Lines::default())
     }
 

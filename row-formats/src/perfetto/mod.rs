@@ -13,7 +13,7 @@ use query_language::{FieldId, FieldPath, FieldTable, Value};
 use trace_kinds::Event;
 
 use crate::cells::write_cell;
-use crate::{Column, Columns, RowFormat, RowSink};
+use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 use message::{Message, track_event};
 use sink::PerfettoSink;
 
@@ -91,7 +91,7 @@ impl RowFormat for Perfetto {
         }
     }
 
-    fn sink(&self, _: usize) -> Box<dyn RowSink + '_> {
+    fn sink(&self, _: SinkOptions) -> Box<dyn RowSink + '_> {
         Box::new(PerfettoSink::default())
     }
 }

@@ -14,7 +14,7 @@ use trace_kinds::Event;
 
 use crate::cells::write_cell;
 use crate::csv::{REST, rest_of, table_columns};
-use crate::{Column, Columns, RowFormat, RowSink};
+use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 
 pub(super) use column::{ColumnType, Seen};
 pub(super) use sink::{Heading, TableSink};
@@ -62,7 +62,7 @@ impl RowFormat for Table {
         }
     }
 
-    fn sink(&self, row_group_bytes: usize) -> Box<dyn RowSink + '_> {
+    fn sink(&self, options: SinkOptions) -> Box<dyn RowSink + '_> {
         let headings = self.columns.iter().map(|column| Heading {
             label: column.label.clone(),
             kind: fixed_type(&column.label),
@@ -71,7 +71,7 @@ impl RowFormat for Table {
             self.kind,
             headings.collect(),
             Some(REST),
-            row_group_bytes,
+            options,
         ))
     }
 }

@@ -14,7 +14,7 @@ use super::column::{ColumnBuilder, ColumnType, Seen};
 use super::writer::TableWriter;
 use crate::cells::Cells;
 use crate::json::{write_json_string, write_json_value};
-use crate::{Out, RowSink};
+use crate::{Out, RowSink, SinkOptions};
 
 /// Most rows of a batch.
 const BATCH_ROWS: usize = 1 << 16;
@@ -36,7 +36,7 @@ pub(crate) struct TableSink {
     /// Name of the column for values without a column.
     rest: Option<String>,
     batch_bytes: usize,
-    row_group_bytes: usize,
+    options: SinkOptions,
     /// Rows that are not in a batch yet.
     rows: Vec<u8>,
     ends: Vec<usize>,
@@ -62,14 +62,14 @@ impl TableSink {
         kind: TableKind,
         headings: Vec<Heading>,
         rest: Option<&str>,
-        row_group_bytes: usize,
+        options: SinkOptions,
     ) -> TableSink {
         let mut named = TableSink {
             kind,
             headings: Vec::with_capacity(headings.len()),
             rest: None,
-            batch_bytes: BATCH_BYTES.min(row_group_bytes),
-            row_group_bytes,
+            batch_bytes: BATCH_BYTES.min(options.row_group_bytes),
+            options,
             rows: Vec::new(),
             ends: Vec::new(),
             open: None,
@@ -117,7 +117,7 @@ impl TableSink {
         }
         let schema = Arc::new(Schema::new(fields));
         Ok(OpenTable {
-            writer: TableWriter::new(self.kind, &schema, self.row_group_bytes)?,
+            writer: TableWriter::new(self.kind, &schema, self.options)?,
             columns: kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect(),
             labels,
             rest: self.rest.as_ref().map(|_| StringBuilder::new()),

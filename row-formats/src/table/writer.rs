@@ -13,6 +13,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 
 use super::TableKind;
+use crate::SinkOptions;
 
 /// Most rows of a row group, however short they are.
 const ROW_GROUP_ROWS: usize = 1 << 20;
@@ -32,7 +33,7 @@ impl TableWriter {
     pub(super) fn new(
         kind: TableKind,
         schema: &Arc<Schema>,
-        row_group_bytes: usize,
+        options: SinkOptions,
     ) -> io::Result<TableWriter> {
         Ok(match kind {
             TableKind::Arrow => {
@@ -40,11 +41,11 @@ impl TableWriter {
                 TableWriter::Arrow(Box::new(writer.map_err(io::Error::other)?))
             }
             TableKind::Parquet => {
-                let properties = Some(properties(schema));
+                let properties = Some(properties(schema, options.is_by_time));
                 let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), properties);
                 TableWriter::Parquet {
                     writer: Box::new(writer?),
-                    row_group_bytes,
+                    row_group_bytes: options.row_group_bytes,
                 }
             }
         })
@@ -93,7 +94,7 @@ impl TableWriter {
     }
 }
 
-fn properties(schema: &Schema) -> WriterProperties {
+fn properties(schema: &Schema, is_by_time: bool) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("tracehold ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)
@@ -102,6 +103,7 @@ fn properties(schema: &Schema) -> WriterProperties {
         .fields()
         .iter()
         .position(|field| field.name() == "ts");
+    let ts = ts.filter(|_| is_by_time);
     if let Some(column_idx) = ts.and_then(|ts| i32::try_from(ts).ok()) {
         // Times are distinct and ascending: a dictionary would only add bytes.
         let path = ColumnPath::from("ts");

@@ -1,0 +1,173 @@
+//! Lists of fields outside of expressions: columns, keys of an order, keys of groups.
+//!
+//! ```text
+//! list  = item ("," item)*
+//! item  = field ["asc" | "desc"]
+//! field = any text without spaces, commas and backquotes | "`" any but a backquote "`"
+//! ```
+
+use crate::FieldPath;
+use crate::error::{QueryError, QueryErrorKind};
+
+/// Most fields in one list.
+pub const LISTED_FIELDS_MAX: usize = 64;
+
+/// A field by which rows are ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderKey {
+    /// The field as written, which is the name of its column.
+    pub label: String,
+    /// Whether large values come first.
+    pub descending: bool,
+}
+
+impl OrderKey {
+    /// Parses a list such as `dur desc, name`.
+    ///
+    /// # Errors
+    /// When an item is no field, or is followed by something else than `asc` or `desc`.
+    pub fn parse_list(text: &str) -> Result<Vec<OrderKey>, QueryError> {
+        let key = |(label, rest, span): (&str, &str, std::ops::Range<usize>)| {
+            let descending = match rest {
+                "" => false,
+                word if word.eq_ignore_ascii_case("asc") => false,
+                word if word.eq_ignore_ascii_case("desc") => true,
+                other => {
+                    let start = span.end - other.len();
+                    return Err(expected(text, start..span.end, "asc, desc or a comma"));
+                }
+            };
+            Ok(OrderKey {
+                label: label.to_owned(),
+                descending,
+            })
+        };
+        items(text)?.into_iter().map(key).collect()
+    }
+
+    /// The field.
+    pub fn field(&self) -> FieldPath {
+        FieldPath::new(&self.label)
+    }
+}
+
+/// Parses a list of fields such as ``name, pid, `odd name` ``.
+///
+/// # Errors
+/// When an item is no field.
+pub fn parse_fields(text: &str) -> Result<Vec<String>, QueryError> {
+    let label = |(label, rest, span): (&str, &str, std::ops::Range<usize>)| match rest {
+        "" => Ok(label.to_owned()),
+        other => {
+            let start = span.end - other.len();
+            Err(expected(text, start..span.end, "a comma"))
+        }
+    };
+    items(text)?.into_iter().map(label).collect()
+}
+
+fn expected(text: &str, span: std::ops::Range<usize>, expected: &'static str) -> QueryError {
+    let found = match text.get(span.clone()) {
+        None | Some("") => "the end of the list".to_owned(),
+        Some(found) => format!("`{found}`"),
+    };
+    QueryError::new(text, span, QueryErrorKind::Expected { expected, found })
+}
+
+/// The items of a list: the field, what follows it, and the bytes of both.
+fn items(text: &str) -> Result<Vec<(&str, &str, std::ops::Range<usize>)>, QueryError> {
+    let mut items = Vec::new();
+    let mut start = 0;
+    loop {
+        let end = item_end(text, start);
+        let item = &text[start..end];
+        let at = start + item.len() - item.trim_start().len();
+        let item = item.trim();
+        let span = at..at + item.len();
+        let (label, rest) = match item.strip_prefix('`') {
+            Some(quoted) => match quoted.split_once('`') {
+                Some((label, rest)) if !label.is_empty() => (label, rest.trim_start()),
+                _ => return Err(expected(text, span, "a field and its closing backquote")),
+            },
+            None => match item.split_once(char::is_whitespace) {
+                Some((label, rest)) => (label, rest.trim_start()),
+                None => (item, ""),
+            },
+        };
+        if label.is_empty() {
+            return Err(expected(text, at..end, "a field"));
+        }
+        items.push((label, rest, span));
+        if items.len() > LISTED_FIELDS_MAX {
+            return Err(QueryError::new(
+                text,
+                at..end,
+                QueryErrorKind::TooManyFields,
+            ));
+        }
+        if end == text.len() {
+            return Ok(items);
+        }
+        start = end + 1;
+    }
+}
+
+/// The end of the item that begins at `start`: the next comma outside of backquotes.
+fn item_end(text: &str, start: usize) -> usize {
+    let mut is_quoted = false;
+    let found = text[start..].char_indices().find(|&(_, c)| {
+        is_quoted ^= c == '`';
+        c == ',' && !is_quoted
+    });
+    found.map_or(text.len(), |(at, _)| start + at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: Result<&[(&str, bool)], &str>) {
+        match (OrderKey::parse_list(text), expected) {
+            (Ok(keys), Ok(expected)) => {
+                let keys: Vec<(&str, bool)> = keys
+                    .iter()
+                    .map(|key| (key.label.as_str(), key.descending))
+                    .collect();
+                assert_eq!(keys, expected, "{text}");
+            }
+            (Err(error), Err(expected)) => {
+                let error = error.to_string();
+                assert!(error.contains(expected), "{text}: {error}");
+            }
+            (found, expected) => panic!("{text}: {found:?}, not {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn orders_are_lists_of_fields_with_directions() {
+        check("dur", Ok(&[("dur", false)]));
+        check(
+            " dur DESC, name asc,args.http-status ",
+            Ok(&[("dur", true), ("name", false), ("args.http-status", false)]),
+        );
+        check("`odd, name` desc", Ok(&[("odd, name", true)]));
+        check("", Err("column 1: expected a field"));
+        check("dur,,name", Err("column 5: expected a field"));
+        check("dur,", Err("column 5: expected a field"));
+        check(
+            "dur down",
+            Err("column 5: expected asc, desc or a comma, found `down`"),
+        );
+        check(
+            "`dur",
+            Err("column 1: expected a field and its closing backquote"),
+        );
+        check(
+            "``",
+            Err("column 1: expected a field and its closing backquote"),
+        );
+        check(&["a"; 65].join(","), Err("more than 64 fields"));
+        assert!(parse_fields("name desc").is_err());
+        assert_eq!(parse_fields("name, `a b`").unwrap(), ["name", "a b"]);
+    }
+}
