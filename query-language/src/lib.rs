@@ -52,6 +52,7 @@
     )
 )]
 
+mod aggregate;
 mod error;
 mod field;
 mod field_list;
@@ -66,6 +67,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub use aggregate::{Aggregate, Function};
 pub use error::{QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
 pub use field::{FieldId, FieldPath, FieldSource, FieldTable};
 pub use field_list::{LISTED_FIELDS_MAX, OrderKey, parse_fields};
