@@ -1,13 +1,17 @@
 //! Plan, prune, read, filter: shared by rows, counts and groups.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use chunk_index::{BlockKind, ChunkStatistics, ColumnFilter, Index, Pruner, Pruning, SlowRecord};
+use chunk_index::{
+    BlockKind, ChunkStatistics, ColumnFilter, Index, Pruner, Pruning, SlowRecord, Totals,
+};
 use query_language::{FieldTable, Filter, Program};
 use trace_kinds::Event;
 
+use crate::groups::interval_of;
 use crate::skipped::{REASONS_MAX, Unreadable};
 use crate::source::{ChunkSource, Counters, Scratch, Task, first_ts, passes_none};
 use crate::{Evidence, Limits, ReadError, Report, Request};
@@ -19,8 +23,9 @@ pub(crate) enum Shortcut {
     None,
     /// How many events match.
     Count,
-    /// Totals of the groups of events with one category and name.
-    Groups,
+    /// Totals of the groups of events with one category and name, in intervals of time if these
+    /// have a length in nanoseconds.
+    Groups { every: Option<i64> },
 }
 
 /// A source and what remains to be read of it.
@@ -38,9 +43,10 @@ pub(crate) struct Planned<'s> {
 /// What remains to be read, and what is known already.
 pub(crate) struct Plan<'s> {
     pub(crate) sources: Vec<Planned<'s>>,
-    /// What summaries answered: the number of matching events, and their statistics.
+    /// What summaries answered: the number of matching events, and their statistics in each interval
+    /// of time.
     pub(crate) counted: u64,
-    pub(crate) statistics: ChunkStatistics,
+    pub(crate) statistics: BTreeMap<Option<i64>, ChunkStatistics>,
     pub(crate) report: Report,
 }
 
@@ -54,7 +60,7 @@ pub(crate) fn plan<'s>(
     let mut plan = Plan {
         sources: Vec::new(),
         counted: 0,
-        statistics: ChunkStatistics::default(),
+        statistics: BTreeMap::new(),
         report: Report {
             sources: sources.len(),
             ..Report::default()
@@ -107,6 +113,25 @@ pub(crate) fn plan<'s>(
 }
 
 impl Plan<'_> {
+    /// Adds the statistics of the matching events of a chunk, unless a group of them is in several
+    /// intervals of time.
+    fn take(&mut self, matched: ChunkStatistics, every: Option<i64>) -> bool {
+        let groups = matched.groups.iter();
+        let intervals: Option<Vec<_>> =
+            groups.map(|group| interval(&group.totals, every)).collect();
+        let Some(intervals) = intervals else {
+            return false;
+        };
+        let mut parts: BTreeMap<Option<i64>, ChunkStatistics> = BTreeMap::new();
+        for (group, interval) in matched.groups.into_iter().zip(intervals) {
+            parts.entry(interval).or_default().groups.push(group);
+        }
+        for (interval, part) in parts {
+            self.statistics.entry(interval).or_default().merge(&part);
+        }
+        true
+    }
+
     /// The chunks whose packets may have events in the requested time range. Only their times are
     /// known, so no summary can answer for them.
     fn prune_by_times(&mut self, index: &Index, filter: Option<&Filter>) -> Vec<usize> {
@@ -160,11 +185,8 @@ impl Plan<'_> {
                     }
                     None => false,
                 },
-                Shortcut::Groups => match pruner.matched(index, chunk) {
-                    Some(matched) if matched.other.events == 0 => {
-                        self.statistics.merge(&matched);
-                        true
-                    }
+                Shortcut::Groups { every } => match pruner.matched(index, chunk) {
+                    Some(matched) if matched.other.events == 0 => self.take(matched, every),
                     _ => false,
                 },
             };
@@ -183,6 +205,24 @@ impl Plan<'_> {
     }
 }
 
+/// The interval of time in which all events of a group start; `None` inside if they have no start.
+/// `None` if they are in several intervals.
+fn interval(totals: &Totals, every: Option<i64>) -> Option<Option<i64>> {
+    let Some(every) = every else {
+        return Some(None);
+    };
+    match totals.times {
+        // The value of an odd time is unknown.
+        _ if totals.odd > 0 => None,
+        None => Some(None),
+        Some(times) => {
+            let first = interval_of(times.first, every);
+            let is_same = totals.timed == totals.events && interval_of(times.last, every) == first;
+            is_same.then_some(Some(first))
+        }
+    }
+}
+
 /// Rules out chunks, and loads the summaries that may answer for the others.
 fn load(
     evidence: &mut Evidence,
@@ -190,7 +230,7 @@ fn load(
     shortcut: Shortcut,
     records: bool,
 ) -> Result<Pruning, ReadError> {
-    if shortcut == Shortcut::Groups {
+    if matches!(shortcut, Shortcut::Groups { .. }) {
         evidence.load_kinds(&[BlockKind::Statistics])?;
         evidence.load_kinds(&[BlockKind::Sketches])?;
     }

@@ -143,14 +143,18 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
-    /// A field has too many values to group by.
-    #[error("{field} has more than {max} values; narrow the query")]
+    /// There are too many groups.
+    #[error("there are more than {max} groups by {field}, or they take more than {} MiB; narrow \
+             the query, or group by less", crate::GROUP_BYTES_MAX >> 20)]
     TooManyGroups {
-        /// The field.
+        /// The keys.
         field: String,
-        /// Values that a result may have.
+        /// Groups that a result may have.
         max: usize,
     },
+    /// The requested groups are invalid.
+    #[error(transparent)]
+    GroupSpec(#[from] crate::GroupSpecError),
     /// A strict query would skip something.
     #[error("the result would be incomplete: {reason}")]
     Incomplete {

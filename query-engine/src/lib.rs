@@ -19,14 +19,15 @@
 //! *Invariant:* the result is that of a full scan. An index only excludes chunks that cannot
 //! contain a match, and a sidecar that is damaged or does not belong to its file is not used.
 
-mod aggregate;
 mod clock;
+mod count;
 mod dft;
 mod engine;
 mod error;
 mod evidence;
 mod fetch;
 mod file_content;
+mod groups;
 mod indexing;
 mod lookups;
 mod open_sidecar;
@@ -44,12 +45,13 @@ mod spill;
 mod spooled;
 mod stored;
 
-pub use aggregate::{GROUPS_MAX, count, group_by};
+pub use count::count;
 pub use dft::{DftFile, DftSet, columns_path};
 pub use error::ReadError;
 pub use evidence::Evidence;
 pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
 pub use file_content::{find_traces, is_ctf_folder, recognize_file, regular_file};
+pub use groups::{GROUP_BYTES_MAX, GROUPS_MAX, GroupSpec, GroupSpecError, group_by};
 pub use indexing::{
     BuildOptions, Built, BuiltColumns, IndexFile, IndexOptions, Indexed, IndexedLeaf,
     LeafIndexOptions, Update, build, index_files, index_leaf, remove_leftovers, update_sidecar,

@@ -17,6 +17,9 @@ use crate::run::{RUN_BYTES, RowKey, Run};
 use crate::sort_key::{KeyWriter, SortKey};
 use crate::{Limits, ReadError, Request};
 
+/// Size at which a run with a limit is reduced to the rows that can be in the result.
+const LIMITED_RUN_BYTES: usize = 4 << 20;
+
 /// Writes rows in the order of the keys of the request. Returns how often rows were spilled.
 pub(crate) fn write_sorted(
     (sources, tasks): PlanRef<'_, '_>,
@@ -35,6 +38,10 @@ pub(crate) fn write_sorted(
         keys: &keys,
         merge: &merge,
         rows_max: request.order.rows_max().unwrap_or(usize::MAX),
+        run_bytes: match request.order.limit {
+            Some(_) => LIMITED_RUN_BYTES,
+            None => RUN_BYTES,
+        },
         run: Run::default(),
         cutoff: None,
         writer: KeyWriter::default(),
@@ -63,6 +70,8 @@ struct SortWorker<'w> {
     merge: &'w Mutex<(Merge<SortKey>, Option<ReadError>)>,
     /// The first rows of each run that can be in the result.
     rows_max: usize,
+    /// Size at which the run is reduced or delivered.
+    run_bytes: usize,
     run: Run<SortKey>,
     /// A row with a greater key is not in the result.
     cutoff: Option<SortKey>,
@@ -78,7 +87,7 @@ impl SortWorker<'_> {
         if self.run.len() == self.rows_max {
             self.cutoff = self.run.last().cloned();
         }
-        if self.run.size() < RUN_BYTES / 2 {
+        if self.run.size() < self.run_bytes / 2 {
             return ControlFlow::Continue(());
         }
         self.flush()
@@ -127,7 +136,7 @@ impl Worker for SortWorker<'_> {
         let format = self.format;
         self.run
             .push(self.writer.key(), |bytes| format.row(event, bytes));
-        if self.run.size() < RUN_BYTES {
+        if self.run.size() < self.run_bytes {
             return ControlFlow::Continue(());
         }
         self.reduce()

@@ -1,24 +1,38 @@
-//! Groups as rows: a value of the field and the totals of the events that have it.
+//! Groups as rows: the values of their keys, and aggregates of their events.
 
 use std::io;
 
-use chunk_index::{OwnedValue, Totals};
+use chunk_index::OwnedValue;
 use query_language::Value;
 
 use crate::cells::write_cell as put_cell;
 use crate::csv::{write_cell, write_value};
-use crate::json::write_json_value;
+use crate::json::{write_json_string, write_json_value};
 use crate::table::{ColumnType, Heading, Seen, TableSink};
 use crate::{Format, Out, RowSink, SinkOptions, TableKind};
 
-/// Events that have one value of a field, `None` for those that lack it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GroupRow {
-    /// The value.
-    pub value: Option<OwnedValue>,
-    /// Their totals.
-    pub totals: Totals,
+/// A column of groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupColumn {
+    /// Its name.
+    pub label: String,
+    /// What its numbers are.
+    pub kind: GroupColumnKind,
 }
+
+/// What the values of a column of groups are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupColumnKind {
+    /// Values of fields, of any type.
+    Values,
+    /// Integers.
+    Integers,
+    /// Fractions.
+    Fractions,
+}
+
+/// The cells of a group in the order of the columns.
+pub type GroupRow = Vec<Option<OwnedValue>>;
 
 /// Why groups cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -31,21 +45,6 @@ pub enum GroupsError {
     Output(#[from] io::Error),
 }
 
-/// The columns of a group other than its value. Durations are in nanoseconds.
-pub const GROUP_COLUMNS: [&str; 9] = [
-    "count",
-    "dur_count",
-    "dur_sum",
-    "dur_min",
-    "dur_max",
-    "dur_mean",
-    "dur_p50",
-    "dur_p90",
-    "dur_p99",
-];
-/// The first of [`GROUP_COLUMNS`] that contains fractions.
-const FIRST_FRACTION: usize = 5;
-
 /// Writes groups: as a table in Arrow and Parquet, else one line each.
 ///
 /// # Errors
@@ -54,7 +53,7 @@ const FIRST_FRACTION: usize = 5;
 /// ([`Format::supports_groups`]).
 pub fn write_groups(
     format: Format,
-    field: &str,
+    columns: &[GroupColumn],
     groups: &[GroupRow],
     row_group_bytes: usize,
     out: &mut Out<'_>,
@@ -64,23 +63,22 @@ pub fn write_groups(
         Format::Arrow => TableKind::Arrow,
         Format::Parquet => TableKind::Parquet,
         Format::Text | Format::Ndjson | Format::Csv => {
-            return Ok(write_lines(format, field, groups, out)?);
+            return Ok(write_lines(format, columns, groups, out)?);
         }
     };
     let options = SinkOptions {
         row_group_bytes,
         is_by_time: false,
     };
-    let mut sink = TableSink::new(kind, headings(field, groups), None, options);
+    let mut sink = TableSink::new(kind, headings(columns, groups), None, options);
     let mut write = || {
         sink.begin(out)?;
         let mut row = Vec::new();
         for group in groups {
             row.clear();
-            put_cell(group.value.as_ref().map(|value| value.as_value()), &mut row);
-            numbers(group)
-                .iter()
-                .for_each(|number| put_cell(*number, &mut row));
+            for cell in group {
+                put_cell(cell.as_ref().map(OwnedValue::as_value), &mut row);
+            }
             sink.row(&row, out)?;
         }
         sink.end(out)
@@ -89,61 +87,59 @@ pub fn write_groups(
     Ok(())
 }
 
-/// The columns of a table of groups. All values are known, so the type of their column is.
-fn headings(field: &str, groups: &[GroupRow]) -> Vec<Heading> {
-    let mut seen = Seen::default();
-    let values = groups.iter().filter_map(|group| group.value.as_ref());
-    values.for_each(|value| seen.add(value.as_value()));
-    let number = |(index, name): (usize, &&str)| Heading {
-        label: (*name).to_owned(),
-        kind: Some(if index < FIRST_FRACTION {
-            ColumnType::Int
-        } else {
-            ColumnType::Float
-        }),
+/// The columns of a table of groups. All values are known, so the types of their columns are.
+fn headings(columns: &[GroupColumn], groups: &[GroupRow]) -> Vec<Heading> {
+    let heading = |(index, column): (usize, &GroupColumn)| {
+        let kind = match column.kind {
+            GroupColumnKind::Integers => ColumnType::Int,
+            GroupColumnKind::Fractions => ColumnType::Float,
+            GroupColumnKind::Values => {
+                let mut seen = Seen::default();
+                let cells = groups.iter().filter_map(|group| group.get(index));
+                let values = cells.filter_map(|cell| cell.as_ref());
+                values.for_each(|value| seen.add(value.as_value()));
+                seen.decide()
+            }
+        };
+        Heading {
+            label: column.label.clone(),
+            kind: Some(kind),
+        }
     };
-    let value = Heading {
-        label: field.to_owned(),
-        kind: Some(seen.decide()),
-    };
-    let numbers = GROUP_COLUMNS.iter().enumerate().map(number);
-    std::iter::once(value).chain(numbers).collect()
+    columns.iter().enumerate().map(heading).collect()
 }
 
 fn write_lines(
     format: Format,
-    field: &str,
+    columns: &[GroupColumn],
     groups: &[GroupRow],
     out: &mut Out<'_>,
 ) -> io::Result<()> {
     if format == Format::Csv {
-        out(&group_csv_header(field))?;
+        out(&group_csv_header(columns))?;
     }
     let mut row = Vec::new();
     for group in groups {
         row.clear();
         match format {
             Format::Csv => write_group_csv(group, &mut row),
-            _ => write_group_ndjson(field, group, &mut row),
+            _ => write_group_ndjson(columns, group, &mut row),
         }
         out(&row)?;
     }
     Ok(())
 }
 
-/// Appends a group as a line with a JSON object. The value is `null` for events without the field.
-pub fn write_group_ndjson(field: &str, group: &GroupRow, out: &mut Vec<u8>) {
-    out.push(b'{');
-    write_json_value(Value::from(field), out);
-    out.push(b':');
-    match &group.value {
-        Some(value) => write_json_value(value.as_value(), out),
-        None => out.extend_from_slice(b"null"),
-    }
-    for (name, number) in GROUP_COLUMNS.iter().zip(numbers(group)) {
-        out.extend_from_slice(format!(",\"{name}\":").as_bytes());
-        match number {
-            Some(number) => write_json_value(number, out),
+/// Appends a group as a line with a JSON object. Unknown values are `null`.
+pub fn write_group_ndjson(columns: &[GroupColumn], group: &GroupRow, out: &mut Vec<u8>) {
+    let mut separator = b'{';
+    for (column, cell) in columns.iter().zip(group) {
+        out.push(separator);
+        separator = b',';
+        write_json_string(&column.label, out);
+        out.push(b':');
+        match cell {
+            Some(value) => write_json_value(value.as_value(), out),
             None => out.extend_from_slice(b"null"),
         }
     }
@@ -151,12 +147,13 @@ pub fn write_group_ndjson(field: &str, group: &GroupRow, out: &mut Vec<u8>) {
 }
 
 /// The header line of groups as comma-separated values.
-fn group_csv_header(field: &str) -> Vec<u8> {
+fn group_csv_header(columns: &[GroupColumn]) -> Vec<u8> {
     let mut out = Vec::new();
-    write_cell(field.as_bytes(), &mut out);
-    for name in GROUP_COLUMNS {
-        out.push(b',');
-        out.extend_from_slice(name.as_bytes());
+    for (index, column) in columns.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_cell(column.label.as_bytes(), &mut out);
     }
     out.push(b'\n');
     out
@@ -164,33 +161,16 @@ fn group_csv_header(field: &str) -> Vec<u8> {
 
 /// Appends a group as comma-separated values; unknown ones are empty.
 fn write_group_csv(group: &GroupRow, out: &mut Vec<u8>) {
-    if let Some(value) = &group.value {
-        write_value(value.as_value(), out);
-    }
-    for number in numbers(group) {
-        out.push(b',');
-        if let Some(number) = number {
-            write_json_value(number, out);
+    for (index, cell) in group.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        match cell.as_ref().map(OwnedValue::as_value) {
+            // Debug formatting always has a fraction, so a float remains one.
+            Some(value @ Value::Float(_)) => write_json_value(value, out),
+            Some(value) => write_value(value, out),
+            None => {}
         }
     }
     out.push(b'\n');
-}
-
-/// The numbers of a group in the order of [`GROUP_COLUMNS`].
-fn numbers(group: &GroupRow) -> [Option<Value<'static>>; 9] {
-    let durations = &group.totals.durations;
-    let (min, max) = durations.range().unzip();
-    let sum = (durations.count > 0).then(|| i64::try_from(durations.sum).unwrap_or(i64::MAX));
-    let quantile = |q| durations.quantile(q).map(Value::Float);
-    [
-        Some(Value::Uint(group.totals.events)),
-        Some(Value::Uint(durations.count)),
-        sum.map(Value::Int),
-        min.map(Value::Int),
-        max.map(Value::Int),
-        durations.mean().map(Value::Float),
-        quantile(0.5),
-        quantile(0.9),
-        quantile(0.99),
-    ]
 }

@@ -26,7 +26,9 @@ mod text;
 pub use columns::{Column, Columns};
 pub use csv::Csv;
 pub use format::Format;
-pub use groups::{GROUP_COLUMNS, GroupRow, GroupsError, write_group_ndjson, write_groups};
+pub use groups::{
+    GroupColumn, GroupColumnKind, GroupRow, GroupsError, write_group_ndjson, write_groups,
+};
 pub use json::write_json_value;
 pub use ndjson::Ndjson;
 pub use perfetto::Perfetto;

@@ -17,7 +17,7 @@ use trace_kinds::dft::{DftDecoder, Names};
 use super::DftSet;
 use crate::indexing::{self, BuildOptions, Built, Indexed, Update, write_sidecar};
 use crate::sidecar_file::sidecar_path;
-use crate::{Limits, ReadError, Report, Request, Scratch, count, group_by, write_rows};
+use crate::{GroupSpec, Limits, ReadError, Report, Request, Scratch, count, group_by, write_rows};
 
 mod columns;
 mod corpus;
@@ -82,22 +82,15 @@ fn ask_rows(paths: &[PathBuf], request: &Request, columns: &Columns, indexed: bo
 
 fn ask_groups(paths: &[PathBuf], request: &Request, field: &str, indexed: bool) -> String {
     let sources = DftSet::sources(paths, indexed, request, &[FieldPath::new(field)]).unwrap();
-    let field = FieldPath::new(field);
-    let (rows, _) = group_by(&sources, request, &field, Limits::default()).unwrap();
+    let aggregates = "count, sum:dur, min:dur, max:dur, min:ts, max:ts, p90:dur";
+    let spec = GroupSpec {
+        aggregates: query_language::Aggregate::parse_list(aggregates).unwrap(),
+        ..GroupSpec::by(field)
+    };
+    let (rows, _) = group_by(&sources, request, &spec, Limits::default()).unwrap();
     let mut text = String::new();
     for row in rows {
-        let durations = &row.totals.durations;
-        writeln!(
-            text,
-            "{:?} {} {} {:?} {:?} {:?}",
-            row.value,
-            row.totals.events,
-            durations.sum,
-            durations.range(),
-            row.totals.times,
-            durations.sketch.quantile(0.9)
-        )
-        .unwrap();
+        writeln!(text, "{row:?}").unwrap();
     }
     text
 }

@@ -14,8 +14,8 @@ use trace_kinds::io_trace::{Anchor, Begin, Encoder};
 use super::open_paths;
 use crate::sidecar_file::sidecar_path;
 use crate::{
-    IndexOptions, Limits, Report, Request, Scratch, Update, count, group_by, index_files,
-    write_rows,
+    GroupSpec, IndexOptions, Limits, Report, Request, Scratch, Update, count, group_by,
+    index_files, write_rows,
 };
 
 /// A packet of a CTF stream: its begin, and events with a time after it, a class and a number.
@@ -172,11 +172,13 @@ fn answers(paths: &[PathBuf], query: &str, indexed: bool) -> (String, Report) {
     rows.extend(format!("{}\n", ask_count(paths, query, indexed).0).bytes());
     for field in ["name", "kind", "file_name", "level", "n"] {
         let path = FieldPath::new(field);
+        let spec = GroupSpec::by(field);
+        let columns = spec.columns().unwrap();
         let of_field = std::slice::from_ref(&path);
         let sources = open_paths(paths, indexed, &request, of_field).unwrap();
-        let (groups, _) = group_by(&sources, &request, &path, limits).unwrap();
+        let (groups, _) = group_by(&sources, &request, &spec, limits).unwrap();
         for group in groups {
-            write_group_ndjson(field, &group, &mut rows);
+            write_group_ndjson(&columns, &group, &mut rows);
         }
     }
     (String::from_utf8(rows).unwrap(), report)

@@ -15,7 +15,9 @@ use storage_format::frame::{Facts, FrameHeader, FrameLocation};
 use storage_format::{Codec, Kind, LeafId, LeafType, StorageId, StreamPosition};
 
 use super::*;
-use crate::{ChunkSource, LeafIndexOptions, Limits, Report, Request, count, group_by, write_rows};
+use crate::{
+    ChunkSource, GroupSpec, LeafIndexOptions, Limits, Report, Request, count, group_by, write_rows,
+};
 
 mod times;
 
@@ -186,11 +188,13 @@ fn answers(leaves: Vec<StoredLeaf>, request: &Request) -> (Vec<String>, Report) 
     assert_eq!(usize::try_from(number).unwrap(), text.lines().count());
     for field in ["name", "pid", "fname"] {
         let path = FieldPath::new(field);
+        let spec = GroupSpec::by(field);
+        let columns = spec.columns().unwrap();
         let of_field = sources(std::slice::from_ref(&path));
-        let (groups, _) = group_by(&of_field, request, &path, limits).unwrap();
+        let (groups, _) = group_by(&of_field, request, &spec, limits).unwrap();
         for group in groups {
             let mut row = Vec::new();
-            write_group_ndjson(field, &group, &mut row);
+            write_group_ndjson(&columns, &group, &mut row);
             answers.push(String::from_utf8(row).unwrap());
         }
     }
@@ -504,7 +508,7 @@ fn a_cancelled_query_stops_at_the_next_chunk() {
         };
         let ended = match what {
             "count" => count(&sources, &request, limits).map(|_| ()),
-            "groups" => group_by(&sources, &request, &FieldPath::new("pid"), limits).map(|_| ()),
+            "groups" => group_by(&sources, &request, &GroupSpec::by("pid"), limits).map(|_| ()),
             _ => {
                 let (columns, mut format) = (Columns::All, Ndjson::default());
                 write_rows(&sources, &request, &columns, &mut format, limits, &mut out).map(|_| ())

@@ -9,7 +9,6 @@ use query_engine::{
     Cancel, Limits, ReadError, Report, StorageSet, StoredLeaf, count, derived_note, group_by,
     without_derived, write_rows,
 };
-use query_language::FieldPath;
 use row_formats::{Columns, Format, write_groups};
 use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
 use storage_format::StorageId;
@@ -44,8 +43,13 @@ pub(crate) struct Answer {
 /// What is known of a result at its end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Summary {
-    /// Number of matching events; unknown for a cached result.
+    /// Number of matching events; unknown for a cached result, and for one that was complete before
+    /// all events were read.
     pub(crate) matched: Option<u64>,
+    /// Number of rows or groups of the result; unknown for a cached result.
+    pub(crate) rows: Option<u64>,
+    /// What a reader of the result must know.
+    pub(crate) notes: Vec<String>,
     /// Number of records, packets and other parts that were skipped because they cannot be read.
     pub(crate) skipped: u64,
     /// What was skipped, and why; some of the reasons if there are many.
@@ -55,7 +59,9 @@ pub(crate) struct Summary {
 impl Summary {
     fn of(report: &Report) -> Self {
         Self {
-            matched: Some(report.matched),
+            matched: (!report.ended_early).then_some(report.matched),
+            rows: Some(report.rows),
+            notes: report.notes.clone(),
             skipped: report.skipped_parts(),
             reasons: report
                 .skipped_reasons()
@@ -220,18 +226,19 @@ fn cache_key(
     let result = match &question.result {
         ResultKind::Rows(_) => return Ok(None),
         ResultKind::Count => "count".to_owned(),
-        ResultKind::Groups(field) => format!("group {:?} by {field:?}", question.format),
+        ResultKind::Groups(spec) => format!("{spec:?} in {:?}", question.format),
     };
     let request = &question.request;
     let query = request.query.as_ref().map_or("", |query| query.text());
-    // Version 2 caches complete results only.
+    // Version 2 caches complete results only, version 3 only those with rows and without notes.
     let key = format!(
-        "2 {} {} {:?} {result} {:?} {:?} {query}",
+        "3 {} {} {:?} {result} {:?} {:?} {:?} {query}",
         env!("CARGO_PKG_VERSION"),
         question.derived,
         storage.name,
         request.from,
         request.to,
+        request.order,
     );
     Ok(Some((*id, key)))
 }
@@ -284,10 +291,11 @@ impl QueryTask {
         let _running = self.metrics.queries.began();
         let set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
         self.request_missing_indexes(&set);
-        let fields = self.question.result.fields();
+        let fields = self.question.fields();
         let sources = set.sources(&self.question.request, &fields)?;
         let unused: Vec<String> = sources.iter().filter_map(|s| s.unused_index()).collect();
         let mut report = self.write(&sources)?;
+        let summary = Summary::of(&report);
         report.notes.extend(derived_note(self.derived));
         self.metrics.queries.ended(&report);
         self.unreadable.found(&report.skipped);
@@ -296,7 +304,6 @@ impl QueryTask {
             let storages = &self.question.storages;
             storages.iter().for_each(|id| indexes.rebuild(*id));
         }
-        let summary = Summary::of(&report);
         for fault in &summary.reasons {
             tracing::warn!(%fault, "a query skipped data that it cannot read; verify the storage");
         }
@@ -310,7 +317,8 @@ impl QueryTask {
             self.out.write(line.as_bytes()).map_err(ReadError::Output)?;
         }
         self.out.end(&summary).map_err(ReadError::Output)?;
-        let answer = self.out.cacheable.filter(|_| report.is_complete());
+        let is_plain = report.is_complete() && report.rows > 0 && summary.notes.is_empty();
+        let answer = self.out.cacheable.filter(|_| is_plain);
         Ok((summary, answer))
     }
 
@@ -390,12 +398,11 @@ impl QueryTask {
                 write(format!("{line}\n").as_bytes()).map_err(ReadError::Output)?;
                 Ok(report)
             }
-            ResultKind::Groups(field) => {
-                let path = FieldPath::new(field);
-                let (groups, report) = group_by(sources, request, &path, self.limits)?;
+            ResultKind::Groups(spec) => {
+                let (groups, report) = group_by(sources, request, spec, self.limits)?;
                 write_groups(
                     *format,
-                    field,
+                    &spec.columns()?,
                     &groups,
                     self.limits.row_group_bytes,
                     &mut write,

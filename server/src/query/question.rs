@@ -1,6 +1,6 @@
 //! Questions to storages, and why they cannot be answered.
 
-use query_engine::{ReadError, Request};
+use query_engine::{GroupSpec, ReadError, Request};
 use query_language::{FieldPath, QueryError};
 use row_formats::{Columns, Format};
 use storage_format::StorageId;
@@ -60,23 +60,32 @@ pub(crate) struct Question {
 }
 
 /// The kind of result.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ResultKind {
     /// The matching events.
     Rows(Columns),
     /// The number of matching events.
     Count,
-    /// Totals of the matching events, grouped by the values of a field.
-    Groups(String),
+    /// Aggregates of the matching events in groups.
+    Groups(GroupSpec),
+}
+
+impl Question {
+    /// The named fields.
+    pub(super) fn fields(&self) -> Vec<FieldPath> {
+        let mut fields = self.result.fields();
+        fields.extend(self.request.order.fields());
+        fields
+    }
 }
 
 impl ResultKind {
     /// The named fields.
-    pub(super) fn fields(&self) -> Vec<FieldPath> {
+    fn fields(&self) -> Vec<FieldPath> {
         match self {
             Self::Rows(columns) => columns.fields(),
             Self::Count => Vec::new(),
-            Self::Groups(field) => vec![FieldPath::new(field)],
+            Self::Groups(spec) => spec.fields(),
         }
     }
 }

@@ -9,8 +9,9 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use query_engine::{Cancel, Request};
-use query_language::Query;
+use query_engine::{Cancel, GroupSpec, Request, ResultOrder};
+use query_language::time::parse_duration;
+use query_language::{Aggregate, OrderKey, Query, parse_fields};
 use recording::Instant;
 use row_formats::{Format, GroupsError};
 use serde::Deserialize;
@@ -32,7 +33,11 @@ const MATCHED: HeaderName = HeaderName::from_static("tracehold-matched");
 const SKIPPED: HeaderName = HeaderName::from_static("tracehold-skipped");
 /// What was skipped, and why: a JSON array of texts in ASCII.
 const SKIPPED_REASONS: HeaderName = HeaderName::from_static("tracehold-skipped-reasons");
-/// Bytes of these reasons.
+/// The number of rows or groups of the result.
+const ROWS: HeaderName = HeaderName::from_static("tracehold-rows");
+/// What a reader of the result must know: a JSON array of texts in ASCII.
+const NOTES: HeaderName = HeaderName::from_static("tracehold-notes");
+/// Bytes of these reasons, and of these notes.
 const REASONS_BYTES_MAX: usize = 4 << 10;
 
 /// A query.
@@ -54,8 +59,24 @@ pub(super) struct QueryBody {
     /// Return only the number of matching events: `{"count": N}`; `skipped` lists
     /// damaged data that was not counted.
     count: bool,
-    /// Return totals of the matching events, grouped by the values of this field, one line each.
+    /// Return groups of the matching events, one line each, by the values of these fields, separated
+    /// by commas.
     group_by: Option<String>,
+    /// What is computed of each group, separated by commas: `count`, `sum:FIELD`, `avg:FIELD`,
+    /// `min:FIELD`, `max:FIELD`, `p99:FIELD`, `count:FIELD`, `distinct:FIELD`. By default the number
+    /// of events and their durations. Without `group_by`, all events are one group.
+    aggregate: Option<String>,
+    /// Also group by the start of events in intervals of this length, such as `1s` or `5m`.
+    every: Option<String>,
+    /// Also group by the power of two below the number that this field has.
+    histogram: Option<String>,
+    /// Order rows by these fields, or groups by these columns: `dur desc, name`. By default rows are
+    /// in order of time, and the largest groups come first.
+    order_by: Option<String>,
+    /// The most rows or groups that are returned, from 1.
+    limit: Option<u64>,
+    /// Rows or groups that are omitted at the beginning.
+    offset: u64,
     /// Format of the rows.
     format: RowsFormat,
     /// Append a last line that says what was ruled out and what was read: `{"explain": {…}}`, after
@@ -70,21 +91,68 @@ pub(super) struct QueryBody {
 }
 
 impl QueryBody {
+    /// The requested groups.
+    fn groups(&self) -> Result<GroupSpec, Problem> {
+        let keys = self.group_by.as_deref().map(parse_fields).transpose();
+        let aggregates = self.aggregate.as_deref().map(Aggregate::parse_list);
+        let every = self.every.as_deref().map(parse_duration).transpose();
+        let every = every.map_err(|error| malformed(format!("every: {error}")))?;
+        let spec = GroupSpec {
+            keys: keys.map_err(AnswerError::from)?.unwrap_or_default(),
+            every,
+            histogram: self.histogram.clone(),
+            aggregates: aggregates
+                .transpose()
+                .map_err(AnswerError::from)?
+                .unwrap_or_default(),
+        };
+        spec.columns().map_err(|error| malformed(error.to_string()))?;
+        Ok(spec)
+    }
+
+    /// The requested order, and which part of the result.
+    fn order(&self) -> Result<ResultOrder, Problem> {
+        if self.limit == Some(0) {
+            return Err(malformed("limit is at least 1".to_owned()));
+        }
+        let keys = self.order_by.as_deref().map(OrderKey::parse_list);
+        Ok(ResultOrder {
+            keys: keys
+                .transpose()
+                .map_err(AnswerError::from)?
+                .unwrap_or_default(),
+            limit: self.limit,
+            offset: self.offset,
+        })
+    }
+
     fn question(self, storages: Vec<StorageId>) -> Result<Question, Problem> {
-        let result = match (self.count, self.group_by) {
-            (true, Some(_)) => {
+        let groups = self.groups()?;
+        let order = self.order()?;
+        let result = match (self.count, groups.is_empty()) {
+            (true, false) => {
                 return Err(malformed(
-                    "count and group_by exclude each other".to_owned(),
+                    "count and groups exclude each other".to_owned(),
                 ));
             }
-            (true, None) => ResultKind::Count,
-            (false, Some(field)) => ResultKind::Groups(field),
-            (false, None) => ResultKind::Rows(columns(self.fields)),
+            (true, true) if order != ResultOrder::default() => {
+                return Err(malformed(
+                    "a count has no order_by, limit and offset".to_owned(),
+                ));
+            }
+            (true, true) => ResultKind::Count,
+            (false, false) => ResultKind::Groups(groups),
+            (false, true) => ResultKind::Rows(columns(self.fields)),
         };
         let format = Format::from(self.format);
         match result {
             ResultKind::Groups(_) if !format.supports_groups() => {
                 return Err(malformed(GroupsError::Timeline.to_string()));
+            }
+            ResultKind::Rows(_) if format == Format::Perfetto && !order.keys.is_empty() => {
+                return Err(malformed(
+                    "a timeline is in order of time: leave out order_by".to_owned(),
+                ));
             }
             ResultKind::Rows(_) | ResultKind::Groups(_) if self.explain && !format.is_lines() => {
                 return Err(malformed(format!(
@@ -104,6 +172,7 @@ impl QueryBody {
                 from,
                 to,
                 strict: self.strict,
+                order,
                 cancel: Cancel::default(),
             },
             result,
@@ -228,7 +297,9 @@ async fn answer(
     }
     let body = if version >= Version::HTTP_11 {
         // hyper sends trailers to clients with `TE: trailers`.
-        let names = HeaderValue::from_static("Tracehold-Skipped, Tracehold-Skipped-Reasons");
+        let names = HeaderValue::from_static(
+            "Tracehold-Skipped, Tracehold-Skipped-Reasons, Tracehold-Rows, Tracehold-Notes",
+        );
         headers.insert(header::TRAILER, names);
         Body::new(StreamBody::new(futures_util::stream::unfold(
             Sending::First(answered.first, answered.rest),
@@ -244,7 +315,7 @@ async fn answer(
     Ok(response)
 }
 
-/// The header fields, or trailer fields, that say what a result lacks.
+/// The header fields, or trailer fields, that say how many rows a result has and what it lacks.
 fn skipped_fields(summary: &Summary) -> HeaderMap {
     let mut fields = HeaderMap::new();
     fields.insert(SKIPPED, HeaderValue::from(summary.skipped));
@@ -253,6 +324,12 @@ fn skipped_fields(summary: &Summary) -> HeaderMap {
     {
         fields.insert(SKIPPED_REASONS, reasons);
     }
+    if let Ok(notes) = HeaderValue::from_str(&ascii_json(&summary.notes))
+        && !summary.notes.is_empty()
+    {
+        fields.insert(NOTES, notes);
+    }
+    fields.extend(summary.rows.map(|rows| (ROWS, rows.into())));
     fields
 }
 

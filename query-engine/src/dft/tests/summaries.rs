@@ -21,7 +21,7 @@ fn summaries_answer_without_reading_data() {
         let (rows, report) = group_by(
             &sources,
             &request,
-            &FieldPath::new("name"),
+            &GroupSpec::by("name"),
             Limits::default(),
         )
         .unwrap();

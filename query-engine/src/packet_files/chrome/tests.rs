@@ -9,8 +9,8 @@ use query_language::{FieldPath, Query};
 use row_formats::{Columns, Ndjson};
 
 use crate::{
-    IndexOptions, Limits, Report, Request, Scratch, Update, group_by, index_files, open_paths,
-    write_rows,
+    GroupSpec, IndexOptions, Limits, Report, Request, Scratch, Update, group_by, index_files,
+    open_paths, write_rows,
 };
 
 /// Rows and groups as text.
@@ -37,10 +37,11 @@ fn answers(path: &PathBuf, query: &str, use_sidecars: bool) -> (String, Report) 
     let mut text = String::from_utf8(rows).unwrap().replace(".gz", "");
     text = text.replace(".zst", "");
     for field in ["ph", "args.step"] {
+        let spec = GroupSpec::by(field);
         let field = FieldPath::new(field);
         let wanted = std::slice::from_ref(&field);
         let sources = open_paths(paths, use_sidecars, &request, wanted).unwrap();
-        let (groups, _) = group_by(&sources, &request, &field, limits).unwrap();
+        let (groups, _) = group_by(&sources, &request, &spec, limits).unwrap();
         writeln!(text, "{groups:?}").unwrap();
     }
     (text, report.unwrap())
