@@ -103,8 +103,8 @@ fn share(percent: &str) -> Option<f64> {
     if !digits(whole, 3) || !digits(fraction, 3) {
         return None;
     }
-    let percent: f64 = percent.parse().ok()?;
-    (percent <= 100.0).then_some(percent / 100.0)
+    let thousandths: u32 = format!("{whole}{fraction:0<3}").parse().ok()?;
+    (thousandths <= 100_000).then(|| f64::from(thousandths) / 100_000.0)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::error::{QueryError, QueryErrorKind};
 use crate::parser::parse;
 use crate::syntax::{Condition, Expr, Filter, Literal, Predicate, Scalar};
-use crate::time::{IntegerUnit, begins_date, parse_instant};
+use crate::time::{IntegerUnit, begins_date, parse_instant, wide_duration};
 use crate::{FieldPath, Number};
 
 /// A valid query.
@@ -99,7 +99,6 @@ fn bind_literal(
         expected,
     };
     Ok(match literal {
-        Literal::Bool(value) => Scalar::Bool(*value),
         // A date in quotes compared with `ts` can only mean the date.
         Literal::Str(text) if field.is_time() && begins_date(text) => {
             match parse_instant(text, IntegerUnit::Nanoseconds) {
@@ -107,7 +106,19 @@ fn bind_literal(
                 Err(error) => return Err(QueryErrorKind::BadTime(error.kind().clone())),
             }
         }
+        // Durations and times are numbers, so text would match nothing.
+        Literal::Str(text) if field.is_duration() => match wide_duration(text) {
+            Some(nanos) => Scalar::Number(Number::Int(nanos)),
+            None => return Err(wrong("text", "a duration such as 5ms")),
+        },
+        Literal::Str(_) if field.is_time() => {
+            return Err(wrong("text", "a date such as 2026-11-21T01:00:00Z"));
+        }
+        Literal::Bool(_) if timed => {
+            return Err(wrong("true or false", "a duration such as 5ms, or a date"));
+        }
         Literal::Str(text) => Scalar::Str(text.as_bytes().into()),
+        Literal::Bool(value) => Scalar::Bool(*value),
         Literal::Number(number) if timed => match unit {
             BareUnit::Nanos(unit) => Scalar::Number(scale(*number, unit)),
             BareUnit::Mixed => {

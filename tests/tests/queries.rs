@@ -202,7 +202,7 @@ fn check_index(path: &Path, queries: &[&str]) {
         assert!(answers(&[file], query) == expected, "{file}: {query}");
     }
     let (_, out, errors) = run(&["query", file, "", "--count", "--explain", "--json"]);
-    let answer: Value = serde_json::from_str(&out).unwrap();
+    let answer: Value = serde_json::from_str(&errors).unwrap();
     let explained = &answer["explain"];
     assert_eq!(
         explained["indexed"].as_u64().unwrap(),
@@ -214,7 +214,7 @@ fn check_index(path: &Path, queries: &[&str]) {
     assert_eq!(out.matches("\"fresh\"").count(), files.len(), "{out}");
 }
 
-fn copy_all(from: &Path, to: &Path) {
+pub(crate) fn copy_all(from: &Path, to: &Path) {
     if !from.is_dir() {
         fs::write(to, fs::read(from).unwrap()).unwrap();
         return;

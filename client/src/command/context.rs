@@ -1,4 +1,5 @@
 use std::cell::{RefCell, RefMut};
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use clap::Args;
@@ -40,14 +41,40 @@ pub struct Global {
 #[derive(Debug)]
 pub struct Context {
     global: Global,
-    out: RefCell<BufWriter<Stdout>>,
+    out: RefCell<BufWriter<Output>>,
+}
+
+/// Where the output goes.
+#[derive(Debug)]
+pub enum Output {
+    Stdout(Stdout),
+    File(File),
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::Stdout(stdout) => stdout.write(bytes),
+            Output::File(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Output::Stdout(stdout) => stdout.flush(),
+            Output::File(file) => file.flush(),
+        }
+    }
 }
 
 impl Context {
     pub(super) fn new(global: Global) -> Self {
         Self {
             global,
-            out: RefCell::new(BufWriter::with_capacity(1 << 16, io::stdout())),
+            out: RefCell::new(BufWriter::with_capacity(
+                1 << 16,
+                Output::Stdout(io::stdout()),
+            )),
         }
     }
 
@@ -81,8 +108,14 @@ impl Context {
         runtime.block_on(work)
     }
 
-    /// The buffered standard output. It is flushed when the subcommand returns.
-    pub fn out(&self) -> RefMut<'_, BufWriter<Stdout>> {
+    /// Sends the output to a file from now on.
+    pub(super) fn redirect(&self, file: File) {
+        *self.out.borrow_mut() = BufWriter::with_capacity(1 << 16, Output::File(file));
+    }
+
+    /// The buffered standard output, or the file that replaces it. It is flushed when the
+    /// subcommand returns.
+    pub fn out(&self) -> RefMut<'_, BufWriter<Output>> {
         self.out.borrow_mut()
     }
 

@@ -3,7 +3,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use http_body::Body as _;
-use reqwest::header::HeaderMap;
+use reqwest::header::{HeaderMap, HeaderValue};
 use reqwest::{Body, Method};
 use serde::Serialize;
 use uuid::Uuid;
@@ -28,9 +28,27 @@ pub struct QuerySpec {
     pub fields: Vec<String>,
     /// Return only the number of matching events.
     pub count: bool,
-    /// Aggregate the matching events by this field.
+    /// Group the matching events by these fields, separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<String>,
+    /// What is computed of each group, separated by commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub aggregate: Option<String>,
+    /// Group by intervals of this length, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<String>,
+    /// Group by the power of two below this field, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub histogram: Option<String>,
+    /// Order by these fields or columns, separated by commas.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order_by: Option<String>,
+    /// The most rows or groups.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// Rows or groups that are omitted at the beginning.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub offset: u64,
     /// `ndjson`, `csv`, `text`, `arrow`, `parquet` or `perfetto`.
     pub format: &'static str,
     /// Append a line that says what was ruled out and what was read.
@@ -39,6 +57,11 @@ pub struct QuerySpec {
     pub strict: bool,
     /// Read derived streams, too.
     pub derived: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A response that is being received.
@@ -88,12 +111,34 @@ impl QueryRows {
         matched.to_str().ok()?.parse().ok()
     }
 
+    /// The number of rows, once the response is complete; `None` if the server does not say.
+    pub fn rows(&self) -> Option<u64> {
+        let rows = self.field("tracehold-rows")?;
+        rows.to_str().ok()?.parse().ok()
+    }
+
+    /// What a reader of the result must know, once the response is complete.
+    pub fn notes(&self) -> Vec<String> {
+        let notes = self.field("tracehold-notes");
+        let notes = notes.and_then(|json| serde_json::from_slice(json.as_bytes()).ok());
+        notes.unwrap_or_default()
+    }
+
+    /// A field of the trailer, or else of the header.
+    fn field(&self, name: &str) -> Option<&HeaderValue> {
+        self.trailers.get(name).or_else(|| self.headers.get(name))
+    }
+
     /// What was skipped, once the response is complete; `None` if the server, or a proxy before
     /// it, does not say.
     pub fn skipped(&self) -> Option<SkippedData> {
-        let field = |name| self.trailers.get(name).or_else(|| self.headers.get(name));
-        let parts = field("tracehold-skipped")?.to_str().ok()?.parse().ok()?;
-        let reasons = field("tracehold-skipped-reasons");
+        let parts = self
+            .field("tracehold-skipped")?
+            .to_str()
+            .ok()?
+            .parse()
+            .ok()?;
+        let reasons = self.field("tracehold-skipped-reasons");
         let reasons = reasons.and_then(|json| serde_json::from_slice(json.as_bytes()).ok());
         Some(SkippedData {
             parts,

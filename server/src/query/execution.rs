@@ -317,7 +317,9 @@ impl QueryTask {
             self.out.write(line.as_bytes()).map_err(ReadError::Output)?;
         }
         self.out.end(&summary).map_err(ReadError::Output)?;
-        let is_plain = report.is_complete() && report.rows > 0 && summary.notes.is_empty();
+        let is_found = report.matched > 0 || self.question.result == ResultKind::Count;
+        let is_plain = report.is_complete() && is_found && report.rows > 0;
+        let is_plain = is_plain && summary.notes.is_empty();
         let answer = self.out.cacheable.filter(|_| is_plain);
         Ok((summary, answer))
     }

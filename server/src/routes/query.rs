@@ -106,7 +106,8 @@ impl QueryBody {
                 .map_err(AnswerError::from)?
                 .unwrap_or_default(),
         };
-        spec.columns().map_err(|error| malformed(error.to_string()))?;
+        spec.columns()
+            .map_err(|error| malformed(error.to_string()))?;
         Ok(spec)
     }
 
@@ -131,9 +132,7 @@ impl QueryBody {
         let order = self.order()?;
         let result = match (self.count, groups.is_empty()) {
             (true, false) => {
-                return Err(malformed(
-                    "count and groups exclude each other".to_owned(),
-                ));
+                return Err(malformed("count and groups exclude each other".to_owned()));
             }
             (true, true) if order != ResultOrder::default() => {
                 return Err(malformed(

@@ -7,11 +7,11 @@ use query_engine::{
     ChunkSource, Limits, Report, StorageSet, StoredLeaf, count, derived_note, group_by, open_paths,
     without_derived, write_rows,
 };
-use query_language::FieldPath;
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::options::QueryOptions;
-use super::print::{explanation, print_count, print_groups};
+use super::print::{explain, explanation_of, print_count, print_groups};
 use super::{CommandError, Context, Exit};
 use crate::http::Retry;
 use crate::mount;
@@ -23,7 +23,7 @@ pub(super) fn run_files(
     options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
     let sources = open_paths(files, !no_index, &options.request, &options.fields())?;
-    run(context, &sources, options)
+    run(context, &sources, options, &|_| {})
 }
 
 pub(super) fn run_mounted(
@@ -49,25 +49,24 @@ pub(super) fn run_mounted(
     }
     let set = StorageSet::open(leaves, None)?;
     let sources = set.sources(&options.request, &options.fields())?;
-    let exit = run(context, &sources, options)?;
-    if options.explain {
-        if let Some(note) = derived_note(derived) {
-            context.note(note);
-        }
+    run(context, &sources, options, &|document| {
         let (requests, bytes) = (mounted.transferred.requests(), mounted.transferred.bytes());
-        context.note(if context.json() {
-            serde_json::json!({ "requests": requests, "moved_bytes": bytes }).to_string()
-        } else {
-            format!("requests to the server: {requests}\nbytes transferred: {bytes}")
-        });
-    }
-    Ok(exit)
+        document["explain"]["requests"] = requests.into();
+        document["explain"]["moved_bytes"] = bytes.into();
+        if let Some(note) = derived_note(derived) {
+            context.note(&note);
+            if let Some(notes) = document["notes"].as_array_mut() {
+                notes.push(note.into());
+            }
+        }
+    })
 }
 
 fn run(
     context: &Context,
     sources: &[Box<dyn ChunkSource>],
     options: &QueryOptions,
+    complete_explanation: &dyn Fn(&mut Value),
 ) -> Result<Exit, CommandError> {
     for reason in sources.iter().filter_map(|source| source.unused_index()) {
         context.note(format!(
@@ -77,16 +76,16 @@ fn run(
     let limits = options.limits();
     let (exit, report) = if options.count {
         let (count, report) = count(sources, &options.request, limits)?;
-        print_count(context, count, &report, options.explain)?;
+        print_count(context, count, &report)?;
         (Exit::of_match(count > 0), report)
-    } else if let Some(field) = &options.group_by {
-        let path = FieldPath::new(field);
-        let (groups, report) = group_by(sources, &options.request, &path, limits)?;
-        print_groups(context, field, &groups, options)?;
-        (Exit::of_match(!groups.is_empty()), report)
+    } else if let Some(spec) = &options.groups {
+        let (groups, report) = group_by(sources, &options.request, spec, limits)?;
+        print_groups(context, spec, &groups, options)?;
+        let found = report.matched > 0 && !groups.is_empty();
+        (Exit::of_match(found), report)
     } else {
         let report = print_rows(context, sources, options, limits)?;
-        (Exit::of_match(report.matched > 0), report)
+        (Exit::of_match(report.rows > 0), report)
     };
     for damaged in &report.damaged {
         context.note(format!("{damaged}; the query read the data instead"));
@@ -97,11 +96,11 @@ fn run(
     for note in &report.notes {
         context.note(note);
     }
-    if options.explain && !(options.count && context.json()) {
+    if options.explain {
         context.flush()?;
-        for line in explanation(&report, context.json()) {
-            context.note(line);
-        }
+        let mut document = explanation_of(&report);
+        complete_explanation(&mut document);
+        explain(context, &document);
     }
     Ok(if report.is_complete() {
         exit

@@ -1,5 +1,6 @@
 mod local;
 mod options;
+mod output;
 mod print;
 mod served;
 
@@ -8,13 +9,14 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use query_engine::{Cancel, ReadError, Request};
-use query_language::Query as Expression;
-use query_language::time::{IntegerUnit, TimeError, parse_instant};
+use query_engine::{Cancel, GroupSpec, ReadError, Request, ResultOrder};
+use query_language::time::{IntegerUnit, TimeError, parse_duration, parse_instant};
+use query_language::{Aggregate, OrderKey, Query as Expression, parse_fields};
 use row_formats::{Columns, Format, GroupsError};
 
 use super::{CommandError, Context, Exit};
 use options::QueryOptions;
+use output::OutputFile;
 
 /// Search events in files, in a storage of the server, or in a mounted folder
 ///
@@ -46,11 +48,46 @@ pub(super) struct Query {
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
     fields: Vec<String>,
     /// Print only the number of matching events
-    #[arg(long, conflicts_with_all = ["fields", "group_by"])]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "fields", "group_by", "aggregate", "every", "histogram", "order_by", "limit", "offset",
+        ]
+    )]
     count: bool,
-    /// Print counts and durations of the matching events, grouped by this field
-    #[arg(long, value_name = "FIELD", conflicts_with = "fields")]
+    /// Print groups of the matching events, by the values of these fields
+    #[arg(long, value_name = "FIELD,…", conflicts_with = "fields")]
     group_by: Option<String>,
+    /// What is computed of each group, or of all events [default: number and durations]
+    ///
+    /// A list of count, sum:FIELD, avg:FIELD, min:FIELD, max:FIELD, count:FIELD, distinct:FIELD and
+    /// percentiles such as p99:FIELD, separated by commas.
+    #[arg(long, value_name = "FUNCTION:FIELD,…", conflicts_with = "fields")]
+    aggregate: Option<String>,
+    /// Group by the start of events in intervals of this length, for example 1s
+    #[arg(
+        long,
+        value_name = "DURATION",
+        conflicts_with = "fields",
+        value_parser = parse_duration
+    )]
+    every: Option<i64>,
+    /// Group by the power of two below the number that this field has
+    #[arg(long, value_name = "FIELD", conflicts_with = "fields")]
+    histogram: Option<String>,
+    /// Order rows by these fields, or groups by these columns, for example: dur desc, name
+    /// [default: rows by time, groups by size]
+    #[arg(long, value_name = "FIELD [desc],…")]
+    order_by: Option<String>,
+    /// Print at most this many rows or groups
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+    /// Omit this many rows or groups at the beginning
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: u64,
+    /// Write the result to a file, which gets its name once it is complete
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
     /// Output format [default: text, or ndjson with --json]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
@@ -118,12 +155,20 @@ impl Query {
         } else {
             Format::Text
         });
-        if self.group_by.is_some() && !format.supports_groups() {
+        let groups = self.groups()?;
+        let order = self.order()?;
+        if groups.is_none() && format == Format::Perfetto && !order.keys.is_empty() {
+            return Err(CommandError::usage(
+                "a timeline is in order of time; leave out --order-by",
+            ));
+        }
+        if groups.is_some() && !format.supports_groups() {
             return Err(ReadError::from(GroupsError::Timeline).into());
         }
-        if !format.is_lines() && !self.count && io::stdout().is_terminal() {
+        let prints = self.output.is_none() && io::stdout().is_terminal();
+        if !format.is_lines() && !self.count && prints {
             return Err(CommandError::usage(format!(
-                "{} is a binary format; redirect the output to a file or a program",
+                "{} is a binary format; write it to a file with -o, or to a program",
                 format.as_str()
             )));
         }
@@ -136,6 +181,7 @@ impl Query {
                 from: self.from,
                 to: self.to,
                 strict: self.strict,
+                order,
                 cancel: Cancel::default(),
             },
             row_group_bytes,
@@ -144,16 +190,53 @@ impl Query {
                 fields => Columns::Fields(fields.to_vec()),
             },
             count: self.count,
-            group_by: self.group_by,
+            groups,
             format,
             explain: self.explain,
             derived: self.derived,
         };
-        match (self.storage, self.dir) {
+        let output = self.output.as_deref();
+        let output = output.map(|path| OutputFile::begin(context, path));
+        let output = output.transpose()?;
+        let exit = match (self.storage, self.dir) {
             (Some(storage), _) => served::run(context, &storage, &options),
             (None, Some(folder)) => local::run_mounted(context, &folder, self.no_index, &options),
             (None, None) => local::run_files(context, &files, self.no_index, &options),
+        }?;
+        if let Some(output) = output {
+            output.finish(context)?;
         }
+        Ok(exit)
+    }
+
+    /// The requested groups, if the result is groups.
+    fn groups(&self) -> Result<Option<GroupSpec>, CommandError> {
+        let keys = self.group_by.as_deref().map(parse_fields).transpose();
+        let aggregates = self.aggregate.as_deref().map(Aggregate::parse_list);
+        let spec = GroupSpec {
+            keys: keys.map_err(ReadError::from)?.unwrap_or_default(),
+            every: self.every,
+            histogram: self.histogram.clone(),
+            aggregates: aggregates
+                .transpose()
+                .map_err(ReadError::from)?
+                .unwrap_or_default(),
+        };
+        spec.columns().map_err(ReadError::from)?;
+        Ok((!spec.is_empty()).then_some(spec))
+    }
+
+    /// The order of the result, and which part of it.
+    fn order(&self) -> Result<ResultOrder, CommandError> {
+        let keys = self.order_by.as_deref().map(OrderKey::parse_list);
+        Ok(ResultOrder {
+            keys: keys
+                .transpose()
+                .map_err(ReadError::from)?
+                .unwrap_or_default(),
+            limit: self.limit,
+            offset: self.offset,
+        })
     }
 
     /// Splits the arguments into files and expression. The last argument is the expression, unless
@@ -200,7 +283,9 @@ impl From<ReadError> for CommandError {
     fn from(error: ReadError) -> CommandError {
         match error {
             ReadError::Query(error) => CommandError::usage(error.to_string()),
-            ReadError::TooManyGroups { .. } => CommandError::usage(error.to_string()),
+            ReadError::TooManyGroups { .. } | ReadError::GroupSpec(_) => {
+                CommandError::usage(error.to_string())
+            }
             ReadError::UnknownFile { .. }
             | ReadError::NotATrace { .. }
             | ReadError::NotAStream { .. }

@@ -1,4 +1,4 @@
-use query_engine::{Limits, Request};
+use query_engine::{GroupSpec, Limits, Request};
 use query_language::FieldPath;
 use row_formats::{Columns, Format};
 
@@ -7,7 +7,8 @@ pub(super) struct QueryOptions {
     pub(super) request: Request,
     pub(super) columns: Columns,
     pub(super) count: bool,
-    pub(super) group_by: Option<String>,
+    /// The requested groups, if the result is groups.
+    pub(super) groups: Option<GroupSpec>,
     pub(super) format: Format,
     pub(super) explain: bool,
     /// Whether derived streams of a storage are read next to their sources.
@@ -27,7 +28,8 @@ impl QueryOptions {
     /// The fields that the output needs in addition to those of the expression.
     pub(super) fn fields(&self) -> Vec<FieldPath> {
         let mut fields = self.columns.fields();
-        fields.extend(self.group_by.as_deref().map(FieldPath::new));
+        fields.extend(self.groups.iter().flat_map(GroupSpec::fields));
+        fields.extend(self.request.order.fields());
         fields
     }
 }

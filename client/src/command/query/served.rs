@@ -6,7 +6,7 @@ use row_formats::{Columns, Format};
 use serde_json::{Value, json};
 
 use super::options::QueryOptions;
-use super::print::GroupTable;
+use super::print::{GroupTable, explain};
 use super::{CommandError, Context, Exit};
 use crate::http::{QuerySpec, SkippedData};
 
@@ -28,18 +28,31 @@ pub(super) fn run(
                 context.out().write_all(&bytes)?;
             }
             let is_complete = report_skipped(context, &answer.skipped().unwrap_or_default());
-            return Ok(Exit::of_match(is_complete && answer.matched() != Some(0)));
+            report_notes(context, &answer.notes());
+            let found = answer.matched() != Some(0) && answer.rows() != Some(0);
+            return Ok(Exit::of_match(is_complete && found));
         }
-        let mut printer = Printer::new(context, options);
+        let mut printer = Printer::new(context, options)?;
         while let Some(bytes) = answer.next().await? {
             printer.take(&bytes)?;
         }
-        printer.finish(answer.skipped())
+        if !options.explain {
+            printer.notes = answer.notes();
+        }
+        let exit = printer.finish(answer.skipped())?;
+        // All events are one group, also if there are none.
+        let found = answer.matched() != Some(0);
+        Ok(if found { exit } else { Exit::of_match(false) })
     })
 }
 
 fn spec(options: &QueryOptions) -> QuerySpec {
-    let whole = options.count || options.group_by.is_some();
+    let whole = options.count || options.groups.is_some();
+    let order = &options.request.order;
+    let groups = options.groups.clone().unwrap_or_default();
+    let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(", "));
+    let aggregates = groups.aggregates.iter();
+    let keys = order.keys.iter();
     QuerySpec {
         query: options
             .request
@@ -53,7 +66,19 @@ fn spec(options: &QueryOptions) -> QuerySpec {
             Columns::Fields(fields) => fields.clone(),
         },
         count: options.count,
-        group_by: options.group_by.clone(),
+        group_by: list(groups.keys.iter().map(|key| quoted(key)).collect()),
+        aggregate: list(aggregates.map(|one| quoted(&one.label)).collect()),
+        every: groups.every.map(|nanos| format!("{nanos}ns")),
+        histogram: groups.histogram.clone(),
+        order_by: list(
+            keys.map(|key| {
+                let direction = if key.descending { " desc" } else { "" };
+                format!("{}{direction}", quoted(&key.label))
+            })
+            .collect(),
+        ),
+        limit: order.limit,
+        offset: order.offset,
         format: match options.format {
             // Text tables are built here, and explanations are parsed from lines of JSON.
             Format::Text if whole => Format::Ndjson.as_str(),
@@ -64,6 +89,16 @@ fn spec(options: &QueryOptions) -> QuerySpec {
         strict: options.request.strict,
         derived: options.derived,
     }
+}
+
+/// A field of a list, which may contain other characters than names.
+fn quoted(label: &str) -> String {
+    format!("`{label}`")
+}
+
+/// Prints what a reader of the result must know.
+fn report_notes(context: &Context, notes: &[String]) {
+    notes.iter().for_each(|note| context.note(note));
 }
 
 /// Reports what the server skipped. Returns whether that is nothing.
@@ -102,20 +137,26 @@ struct Printer<'a> {
     counted: u64,
     /// What was skipped, according to the response itself.
     skipped: Option<SkippedData>,
+    /// What a reader of the result must know.
+    notes: Vec<String>,
 }
 
 impl<'a> Printer<'a> {
-    fn new(context: &'a Context, options: &'a QueryOptions) -> Self {
-        let as_table = options.group_by.is_some() && options.format == Format::Text;
-        Self {
+    fn new(context: &'a Context, options: &'a QueryOptions) -> Result<Self, CommandError> {
+        let table = match &options.groups {
+            Some(spec) if options.format == Format::Text => Some(GroupTable::new(spec)?),
+            _ => None,
+        };
+        Ok(Self {
             context,
             options,
-            table: as_table.then(GroupTable::new),
+            table,
             pending: Vec::new(),
             lines: 0,
             counted: 0,
             skipped: None,
-        }
+            notes: Vec::new(),
+        })
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), CommandError> {
@@ -137,10 +178,10 @@ impl<'a> Printer<'a> {
     fn print(&mut self, lines: &[u8]) -> Result<(), CommandError> {
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             self.lines += 1;
-            match (&mut self.table, &self.options.group_by) {
-                (Some(table), Some(field)) => table.row(field, line),
-                _ if self.options.count => self.print_count(line)?,
-                _ => self.context.out().write_all(line)?,
+            match &mut self.table {
+                Some(table) => table.row(line),
+                None if self.options.count => self.print_count(line)?,
+                None => self.context.out().write_all(line)?,
             }
         }
         Ok(())
@@ -179,7 +220,7 @@ impl<'a> Printer<'a> {
         }
         if explains {
             self.context.flush()?;
-            explain(self.context, explanation);
+            explain_line(self.context, explanation);
         }
         let head = u64::from(self.options.format == Format::Csv);
         let matched = if self.options.count {
@@ -190,18 +231,17 @@ impl<'a> Printer<'a> {
         self.context.flush()?;
         let skipped = skipped.or(self.skipped).unwrap_or_default();
         let is_complete = report_skipped(self.context, &skipped);
+        report_notes(self.context, &self.notes);
         Ok(Exit::of_match(is_complete && matched))
     }
 }
 
-fn explain(context: &Context, line: &[u8]) {
-    if context.json() {
-        context.note(String::from_utf8_lossy(line).trim_end());
-        return;
-    }
+/// Prints the explanation of the server, and its notes.
+fn explain_line(context: &Context, line: &[u8]) {
     let document: Value = serde_json::from_slice(line).unwrap_or_default();
-    for (name, value) in document["explain"].as_object().into_iter().flatten() {
-        context.note(format!("{name}: {value}"));
+    explain(context, &document);
+    if context.json() {
+        return;
     }
     let skipped = document["skipped"].as_array();
     for note in document["notes"].as_array().into_iter().flatten() {
