@@ -34,6 +34,7 @@ mod packet_times;
 mod provenance;
 mod queries;
 mod random_queries;
+mod random_results;
 mod ranges;
 mod real_traces;
 mod recording;
