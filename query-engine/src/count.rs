@@ -6,6 +6,7 @@ use query_language::FieldTable;
 use trace_kinds::Event;
 
 use crate::engine::{Shortcut, TaskRef, Worker, plan, read, tasks};
+use crate::hints::add_hints;
 use crate::source::ChunkSource;
 use crate::{Limits, ReadError, Report, Request};
 
@@ -28,6 +29,7 @@ pub fn count(
     report.matched = plan.counted;
     report.rows = 1;
     reading.report(plan.sources, &mut report);
+    add_hints(sources, request, &mut report);
     Ok((report.matched, report))
 }
 

@@ -28,7 +28,9 @@ mod evidence;
 mod fetch;
 mod file_content;
 mod groups;
+mod hints;
 mod indexing;
+mod listed_fields;
 mod lookups;
 mod open_sidecar;
 mod order;
@@ -57,6 +59,7 @@ pub use indexing::{
     LeafIndexOptions, Update, build, index_files, index_leaf, remove_leftovers, update_sidecar,
     write_sidecar,
 };
+pub use listed_fields::{FIELDS_MAX, field_columns, list_fields};
 pub use packet_files::open_paths;
 pub use request::{Cancel, Limits, Report, Request, ResultOrder};
 pub use rows::write_rows;

@@ -9,6 +9,7 @@ use row_formats::{Columns, Out, RowFormat, RowSink, SinkOptions};
 use trace_kinds::Event;
 
 use crate::engine::{Planned, Reading, Shortcut, TaskRef, Worker, plan, read, tasks};
+use crate::hints::add_hints;
 use crate::order::Merge;
 use crate::run::{RUN_BYTES, RowKey, Run};
 use crate::sorted_rows::write_sorted;
@@ -63,6 +64,7 @@ pub fn write_rows(
     reading.report(planned.sources, &mut report);
     let notes = sink.end(out).map_err(ReadError::Output)?;
     report.notes.extend(notes);
+    add_hints(sources, request, &mut report);
     Ok(report)
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{QueryError, QueryErrorKind};
 use crate::parser::parse;
 use crate::syntax::{Condition, Expr, Filter, Literal, Predicate, Scalar};
-use crate::time::{IntegerUnit, begins_date, parse_instant, wide_duration};
+use crate::time::{IntegerUnit, begins_date, duration_length, parse_instant, wide_duration};
 use crate::{FieldPath, Number};
 
 /// A valid query.
@@ -107,10 +107,13 @@ fn bind_literal(
             }
         }
         // Durations and times are numbers, so text would match nothing.
-        Literal::Str(text) if field.is_duration() => match wide_duration(text) {
-            Some(nanos) => Scalar::Number(Number::Int(nanos)),
-            None => return Err(wrong("text", "a duration such as 5ms")),
-        },
+        Literal::Str(text) if field.is_duration() => {
+            let is_whole = duration_length(text) == Some(text.len());
+            match wide_duration(text).filter(|_| is_whole) {
+                Some(nanos) => Scalar::Number(Number::Int(nanos)),
+                None => return Err(wrong("text", "a duration such as 5ms")),
+            }
+        }
         Literal::Str(_) if field.is_time() => {
             return Err(wrong("text", "a date such as 2026-11-21T01:00:00Z"));
         }

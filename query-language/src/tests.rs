@@ -723,3 +723,43 @@ fn null_and_like_mean_the_same_as_their_longer_forms() {
     // Fields keep these names.
     assert!(Query::parse("is == 1 and like == 2 and null == 3").is_ok());
 }
+
+/// Whether a query is the same as another one once it is bound; otherwise a part of the error.
+fn check_quoted(query: &str, expected: Result<&str, &str>) {
+    let bound = Query::parse(query).unwrap().bind(BareUnit::MICROS);
+    match (bound, expected) {
+        (Ok(bound), Ok(expected)) => {
+            let expected = Query::parse(expected).unwrap().bind(BareUnit::MICROS);
+            assert_eq!(bound.to_string(), expected.unwrap().to_string(), "{query}");
+        }
+        (Err(error), Err(expected)) => {
+            let error = error.to_string();
+            assert!(error.contains(expected), "{query}: {error}");
+        }
+        (found, expected) => panic!("{query}: {found:?}, not {expected:?}"),
+    }
+}
+
+#[test]
+fn quoted_durations_and_times_are_what_they_say_or_refused() {
+    check_quoted("dur > \"5ms\"", Ok("dur > 5ms"));
+    check_quoted("dur in ['1us', '1h30m']", Ok("dur in [1us, 1h30m]"));
+    check_quoted("ts > '2026-11-21'", Ok("ts > 2026-11-21"));
+    for query in [
+        "dur > '5'",
+        "dur == ''",
+        "dur > 'ms'",
+        "dur > 'long'",
+        "dur in ['5ms ']",
+    ] {
+        check_quoted(
+            query,
+            Err("dur is not compared with text, expected a duration"),
+        );
+    }
+    check_quoted(
+        "ts > 'yesterday'",
+        Err("ts is not compared with text, expected a date"),
+    );
+    check_quoted("dur == true", Err("dur is not compared with true or false"));
+}

@@ -202,7 +202,8 @@ fn check_index(path: &Path, queries: &[&str]) {
         assert!(answers(&[file], query) == expected, "{file}: {query}");
     }
     let (_, out, errors) = run(&["query", file, "", "--count", "--explain", "--json"]);
-    let answer: Value = serde_json::from_str(&errors).unwrap();
+    let answer = errors.lines().find(|line| line.starts_with("{\"explain\""));
+    let answer: Value = serde_json::from_str(answer.unwrap()).unwrap();
     let explained = &answer["explain"];
     assert_eq!(
         explained["indexed"].as_u64().unwrap(),
@@ -421,7 +422,13 @@ fn a_query_for_a_rare_name_transfers_at_most_two_percent() {
     let moved = errors
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .find_map(|line| Some((line["moved_bytes"].as_u64()?, line["requests"].as_u64()?)));
+        .find_map(|line| {
+            let explain = &line["explain"];
+            Some((
+                explain["moved_bytes"].as_u64()?,
+                explain["requests"].as_u64()?,
+            ))
+        });
     let (moved, requests) = moved.unwrap();
     assert!(moved > 0 && moved * 50 <= bytes, "{moved} of {bytes} bytes");
     assert_eq!(requests, 1, "one request for one data file");

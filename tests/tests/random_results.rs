@@ -439,7 +439,7 @@ fn is_same(found: &Value, expected: &Value, label: &str) -> bool {
             (found, expected) => found == expected,
         };
     }
-    in_order(Some(found), Some(expected), false).is_eq() || found == expected
+    found == expected || compare(found, expected) == Some(Ordering::Equal)
 }
 
 fn check(queries: &[Query], source: &[&str], what: &str) {

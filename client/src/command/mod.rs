@@ -53,6 +53,7 @@ subcommands! {
     Decode(decode::Decode),
     Download(mount::Download),
     Export(export::Export),
+    Fields(query::Fields),
     Index(index::Index),
     Inspect(inspect::Inspect),
     IoTrace(io_trace::IoTrace),

@@ -28,6 +28,9 @@ pub struct QuerySpec {
     pub fields: Vec<String>,
     /// Return only the number of matching events.
     pub count: bool,
+    /// Return the fields of the matching events by kind.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub list_fields: bool,
     /// Group the matching events by these fields, separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_by: Option<String>,

@@ -19,6 +19,7 @@ use self::field_values::Needs;
 use self::group_map::{Budget, Full, Group, GroupMap};
 use self::spec::{Source, needed_values};
 use crate::engine::{Shortcut, TaskRef, Worker, plan, read, tasks};
+use crate::hints::add_hints;
 use crate::sort_key::write_field;
 use crate::source::ChunkSource;
 use crate::{Limits, ReadError, Report, Request};
@@ -87,6 +88,7 @@ pub fn group_by(
         });
     }
     note_estimates(&fields, &map.groups, &mut report);
+    add_hints(sources, request, &mut report);
     let rows = rows_of(map.groups, &fields, spec, &order, request);
     report.rows = rows.len() as u64;
     Ok((rows, report))

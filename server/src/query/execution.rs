@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io_trace::Cause;
 use query_engine::{
-    Cancel, Limits, ReadError, Report, StorageSet, StoredLeaf, count, derived_note, group_by,
-    without_derived, write_rows,
+    Cancel, Limits, ReadError, Report, StorageSet, StoredLeaf, count, derived_note, field_columns,
+    group_by, list_fields, without_derived, write_rows,
 };
 use row_formats::{Columns, Format, write_groups};
 use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
@@ -226,6 +226,7 @@ fn cache_key(
     let result = match &question.result {
         ResultKind::Rows(_) => return Ok(None),
         ResultKind::Count => "count".to_owned(),
+        ResultKind::Fields => format!("fields in {:?}", question.format),
         ResultKind::Groups(spec) => format!("{spec:?} in {:?}", question.format),
     };
     let request = &question.request;
@@ -344,7 +345,9 @@ impl QueryTask {
         }
         let is_ndjson = match result {
             ResultKind::Rows(_) => *format == Format::Ndjson,
-            ResultKind::Groups(_) => matches!(format, Format::Ndjson | Format::Text),
+            ResultKind::Groups(_) | ResultKind::Fields => {
+                matches!(format, Format::Ndjson | Format::Text)
+            }
             // The count itself says it.
             ResultKind::Count => false,
         };
@@ -398,6 +401,17 @@ impl QueryTask {
                     line["skipped_records"] = serde_json::json!(summary.skipped);
                 }
                 write(format!("{line}\n").as_bytes()).map_err(ReadError::Output)?;
+                Ok(report)
+            }
+            ResultKind::Fields => {
+                let (fields, report) = list_fields(sources, request, self.limits)?;
+                write_groups(
+                    *format,
+                    &field_columns(),
+                    &fields,
+                    self.limits.row_group_bytes,
+                    &mut write,
+                )?;
                 Ok(report)
             }
             ResultKind::Groups(spec) => {

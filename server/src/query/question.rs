@@ -68,6 +68,8 @@ pub(crate) enum ResultKind {
     Count,
     /// Aggregates of the matching events in groups.
     Groups(GroupSpec),
+    /// The fields of the matching events by kind.
+    Fields,
 }
 
 impl Question {
@@ -84,7 +86,7 @@ impl ResultKind {
     fn fields(&self) -> Vec<FieldPath> {
         match self {
             Self::Rows(columns) => columns.fields(),
-            Self::Count => Vec::new(),
+            Self::Count | Self::Fields => Vec::new(),
             Self::Groups(spec) => spec.fields(),
         }
     }

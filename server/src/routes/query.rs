@@ -59,6 +59,8 @@ pub(super) struct QueryBody {
     /// Return only the number of matching events: `{"count": N}`; `skipped` lists
     /// damaged data that was not counted.
     count: bool,
+    /// Return the fields of the matching events by kind, one line each.
+    list_fields: bool,
     /// Return groups of the matching events, one line each, by the values of these fields, separated
     /// by commas.
     group_by: Option<String>,
@@ -134,18 +136,29 @@ impl QueryBody {
             (true, false) => {
                 return Err(malformed("count and groups exclude each other".to_owned()));
             }
-            (true, true) if order != ResultOrder::default() => {
+            (true, true) if self.list_fields => {
                 return Err(malformed(
-                    "a count has no order_by, limit and offset".to_owned(),
+                    "count and list_fields exclude each other".to_owned(),
+                ));
+            }
+            (_, true) if (self.count || self.list_fields) && order != ResultOrder::default() => {
+                return Err(malformed(
+                    "counts and lists of fields have no order_by, limit and offset".to_owned(),
                 ));
             }
             (true, true) => ResultKind::Count,
+            (false, false) if self.list_fields => {
+                return Err(malformed(
+                    "list_fields and groups exclude each other".to_owned(),
+                ));
+            }
+            (false, true) if self.list_fields => ResultKind::Fields,
             (false, false) => ResultKind::Groups(groups),
             (false, true) => ResultKind::Rows(columns(self.fields)),
         };
         let format = Format::from(self.format);
         match result {
-            ResultKind::Groups(_) if !format.supports_groups() => {
+            ResultKind::Groups(_) | ResultKind::Fields if !format.supports_groups() => {
                 return Err(malformed(GroupsError::Timeline.to_string()));
             }
             ResultKind::Rows(_) if format == Format::Perfetto && !order.keys.is_empty() => {
@@ -153,7 +166,9 @@ impl QueryBody {
                     "a timeline is in order of time: leave out order_by".to_owned(),
                 ));
             }
-            ResultKind::Rows(_) | ResultKind::Groups(_) if self.explain && !format.is_lines() => {
+            ResultKind::Rows(_) | ResultKind::Groups(_) | ResultKind::Fields
+                if self.explain && !format.is_lines() =>
+            {
                 return Err(malformed(format!(
                     "{} cannot contain an explanation: request it with count, or in ndjson",
                     format.as_str()
@@ -283,7 +298,7 @@ async fn answer(
 ) -> Result<Response, Problem> {
     let content_type = match (&question.result, question.format) {
         (ResultKind::Count, _) => "application/json",
-        (ResultKind::Groups(_), Format::Text) => Format::Ndjson.media_type(),
+        (ResultKind::Groups(_) | ResultKind::Fields, Format::Text) => Format::Ndjson.media_type(),
         (_, format) => format.media_type(),
     };
     let answered = app.queries.answer(question).await?;

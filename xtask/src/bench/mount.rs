@@ -143,7 +143,7 @@ fn moved_bytes(query: &mut Command) -> Outcome<f64> {
     let text = String::from_utf8_lossy(&text.stderr).into_owned();
     let line = text
         .lines()
-        .find_map(|line| line.strip_prefix("bytes moved: "));
+        .find_map(|line| line.strip_prefix("bytes transferred: "));
     let number = line.and_then(|number| number.trim().parse().ok());
     number.ok_or_else(|| Failure::Answer {
         command: "tracehold query --explain".into(),

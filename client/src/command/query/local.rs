@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use query_engine::{
-    ChunkSource, Limits, Report, StorageSet, StoredLeaf, count, derived_note, group_by, open_paths,
-    without_derived, write_rows,
+    ChunkSource, Limits, ReadError, Report, StorageSet, StoredLeaf, count, derived_note,
+    field_columns, group_by, list_fields, open_paths, without_derived, write_rows,
 };
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -78,9 +78,18 @@ fn run(
         let (count, report) = count(sources, &options.request, limits)?;
         print_count(context, count, &report)?;
         (Exit::of_match(count > 0), report)
+    } else if options.list_fields {
+        let (fields, report) = list_fields(sources, &options.request, limits)?;
+        print_groups(context, &field_columns(), &fields, options)?;
+        (Exit::of_match(!fields.is_empty()), report)
     } else if let Some(spec) = &options.groups {
         let (groups, report) = group_by(sources, &options.request, spec, limits)?;
-        print_groups(context, spec, &groups, options)?;
+        print_groups(
+            context,
+            &spec.columns().map_err(ReadError::from)?,
+            &groups,
+            options,
+        )?;
         let found = report.matched > 0 && !groups.is_empty();
         (Exit::of_match(found), report)
     } else {

@@ -1,3 +1,4 @@
+mod fields;
 mod local;
 mod options;
 mod output;
@@ -15,6 +16,7 @@ use query_language::{Aggregate, OrderKey, Query as Expression, parse_fields};
 use row_formats::{Columns, Format, GroupsError};
 
 use super::{CommandError, Context, Exit};
+pub(super) use fields::Fields;
 use options::QueryOptions;
 use output::OutputFile;
 
@@ -190,6 +192,7 @@ impl Query {
                 fields => Columns::Fields(fields.to_vec()),
             },
             count: self.count,
+            list_fields: false,
             groups,
             format,
             explain: self.explain,
@@ -252,10 +255,6 @@ impl Query {
                 )),
             };
         }
-        let path = |name: &String| match name.as_str() {
-            "-" => PathBuf::from("/dev/stdin"),
-            name => PathBuf::from(name),
-        };
         let paths = |names: &[String]| names.iter().map(path).collect::<Vec<_>>();
         let (last, files) = match self.arguments.split_last() {
             Some((last, files)) if !path(last).exists() => (last, files),
@@ -276,6 +275,14 @@ impl Query {
             )));
         }
         Ok((paths(files), Some(last.clone())))
+    }
+}
+
+/// A file to read; `-` is the standard input.
+fn path(name: &String) -> PathBuf {
+    match name.as_str() {
+        "-" => PathBuf::from("/dev/stdin"),
+        name => PathBuf::from(name),
     }
 }
 

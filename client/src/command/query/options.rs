@@ -1,12 +1,14 @@
-use query_engine::{GroupSpec, Limits, Request};
+use query_engine::{GroupSpec, Limits, ReadError, Request, field_columns};
 use query_language::FieldPath;
-use row_formats::{Columns, Format};
+use row_formats::{Columns, Format, GroupColumn};
 
 /// A query from the command line, independent of where it is executed.
 pub(super) struct QueryOptions {
     pub(super) request: Request,
     pub(super) columns: Columns,
     pub(super) count: bool,
+    /// Whether the result is a list of fields.
+    pub(super) list_fields: bool,
     /// The requested groups, if the result is groups.
     pub(super) groups: Option<GroupSpec>,
     pub(super) format: Format,
@@ -17,6 +19,14 @@ pub(super) struct QueryOptions {
 }
 
 impl QueryOptions {
+    /// The columns of the result, if it is groups or a list of fields.
+    pub(super) fn columns_of_groups(&self) -> Result<Option<Vec<GroupColumn>>, ReadError> {
+        if self.list_fields {
+            return Ok(Some(field_columns()));
+        }
+        Ok(self.groups.as_ref().map(GroupSpec::columns).transpose()?)
+    }
+
     /// Limits on memory and parallelism.
     pub(super) fn limits(&self) -> Limits {
         Limits {

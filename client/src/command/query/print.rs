@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use io_analysis::TextTable;
-use query_engine::{GroupSpec, ReadError, Report};
-use row_formats::{Format, GroupRow, write_group_ndjson, write_groups};
+use query_engine::{ReadError, Report};
+use row_formats::{Format, GroupColumn, GroupRow, write_group_ndjson, write_groups};
 use serde_json::{Map, Value, json};
 
 use super::options::QueryOptions;
@@ -27,16 +27,15 @@ pub(super) fn print_count(
 
 pub(super) fn print_groups(
     context: &Context,
-    spec: &GroupSpec,
+    columns: &[GroupColumn],
     groups: &[GroupRow],
     options: &QueryOptions,
 ) -> Result<(), CommandError> {
-    let columns = spec.columns().map_err(ReadError::from)?;
     if options.format == Format::Text {
-        let (mut table, mut row) = (GroupTable::new(spec)?, Vec::new());
+        let (mut table, mut row) = (GroupTable::new(columns), Vec::new());
         for group in groups {
             row.clear();
-            write_group_ndjson(&columns, group, &mut row);
+            write_group_ndjson(columns, group, &mut row);
             table.row(&row);
         }
         return table.write(context);
@@ -45,7 +44,7 @@ pub(super) fn print_groups(
     let mut write = |bytes: &[u8]| out.write_all(bytes);
     write_groups(
         options.format,
-        &columns,
+        columns,
         groups,
         options.row_group_bytes,
         &mut write,
@@ -61,14 +60,14 @@ pub(super) struct GroupTable {
 }
 
 impl GroupTable {
-    pub(super) fn new(spec: &GroupSpec) -> Result<Self, CommandError> {
-        let columns = spec.columns().map_err(ReadError::from)?;
-        let columns: Vec<String> = columns.into_iter().map(|column| column.label).collect();
+    pub(super) fn new(columns: &[GroupColumn]) -> Self {
+        let columns = columns.iter().map(|column| column.label.clone());
+        let columns: Vec<String> = columns.collect();
         let heads = columns.iter().map(|label| label.to_uppercase());
-        Ok(Self {
+        Self {
             table: TextTable::new(heads),
             columns,
-        })
+        }
     }
 
     /// Adds a group from its line of NDJSON.

@@ -47,7 +47,7 @@ pub(super) fn run(
 }
 
 fn spec(options: &QueryOptions) -> QuerySpec {
-    let whole = options.count || options.groups.is_some();
+    let whole = options.count || options.list_fields || options.groups.is_some();
     let order = &options.request.order;
     let groups = options.groups.clone().unwrap_or_default();
     let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(", "));
@@ -66,6 +66,7 @@ fn spec(options: &QueryOptions) -> QuerySpec {
             Columns::Fields(fields) => fields.clone(),
         },
         count: options.count,
+        list_fields: options.list_fields,
         group_by: list(groups.keys.iter().map(|key| quoted(key)).collect()),
         aggregate: list(aggregates.map(|one| quoted(&one.label)).collect()),
         every: groups.every.map(|nanos| format!("{nanos}ns")),
@@ -143,10 +144,9 @@ struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     fn new(context: &'a Context, options: &'a QueryOptions) -> Result<Self, CommandError> {
-        let table = match &options.groups {
-            Some(spec) if options.format == Format::Text => Some(GroupTable::new(spec)?),
-            _ => None,
-        };
+        let columns = options.columns_of_groups()?;
+        let columns = columns.filter(|_| options.format == Format::Text);
+        let table = columns.map(|columns| GroupTable::new(&columns));
         Ok(Self {
             context,
             options,

@@ -1,0 +1,142 @@
+//! Near names of fields that no event seems to have, for queries that match nothing.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use query_language::{FieldPath, FieldTable};
+use trace_kinds::Event;
+use trace_kinds::dft::HASH_FIELDS;
+
+use crate::source::{ChunkSource, Scratch};
+use crate::{Report, Request};
+
+/// Events of each source whose fields are known.
+const EVENTS_MAX: usize = 1_000;
+/// Sources that are read.
+const SOURCES_MAX: usize = 16;
+/// A query that decoded more than this is not slowed down further.
+const DECODED_BYTES_MAX: u64 = 256 << 20;
+/// Names of fields that are compared.
+const NAMES_MAX: usize = 4_096;
+
+/// Adds hints to the report of a query without matches, if names in its expression are similar to
+/// those of fields.
+pub(crate) fn add_hints(sources: &[Box<dyn ChunkSource>], request: &Request, report: &mut Report) {
+    let Some(query) = request.query.as_ref().filter(|_| report.matched == 0) else {
+        return;
+    };
+    let mut named: BTreeSet<&FieldPath> = BTreeSet::new();
+    query.expr().for_each(&mut |predicate| {
+        named.insert(&predicate.field);
+    });
+    // The common fields need no hint: kinds without them are known.
+    named.retain(|field| field.as_str().contains('.'));
+    if named.is_empty() || report.counters.decoded_bytes > DECODED_BYTES_MAX {
+        return;
+    }
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    let sampled = sources.iter().take(SOURCES_MAX);
+    let events: usize = sampled.map(|source| sample(&**source, &mut known)).sum();
+    if events == 0 {
+        return;
+    }
+    known.extend(HASH_FIELDS.iter().map(|field| field.text.to_owned()));
+    for field in named {
+        let wanted = field.as_str();
+        if known.contains(wanted) {
+            continue;
+        }
+        let near = known.iter().map(|name| (distance(wanted, name), name));
+        if let Some((_, near)) = near.filter(|(far, _)| *far <= far_max(wanted)).min() {
+            report.notes.push(format!(
+                "none of the first {events} events has the field {field}; did you mean {near}?"
+            ));
+        }
+    }
+}
+
+/// Adds the names of the fields of the first events. Returns their number.
+fn sample(source: &dyn ChunkSource, known: &mut BTreeSet<String>) -> usize {
+    // What cannot be read has been reported.
+    let Ok(evidence) = source.evidence() else {
+        return 0;
+    };
+    let tasks = match evidence {
+        None => source.tasks(None),
+        Some(evidence) if evidence.index().chunks().is_empty() => return 0,
+        Some(_) => source.tasks(Some(&[0])),
+    };
+    let Some(task) = tasks.first() else {
+        return 0;
+    };
+    let mut events = 0;
+    let mut each = |event: &dyn Event| {
+        event.each_field(&mut |field, _| {
+            if !known.contains(field) && known.len() < NAMES_MAX {
+                known.insert(field.to_owned());
+            }
+        });
+        events += 1;
+        if events < EVENTS_MAX {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    };
+    let _read = source.read(task, &FieldTable::new(), &mut Scratch::default(), &mut each);
+    events
+}
+
+/// The name of a field without `args.`, `ctx.` or `packet.`.
+fn bare(path: &str) -> &str {
+    let roots = ["args.", "ctx.", "packet."];
+    let found = roots.iter().find_map(|root| path.strip_prefix(root));
+    found.unwrap_or(path)
+}
+
+/// The distance up to which a name is similar.
+fn far_max(wanted: &str) -> usize {
+    (bare(wanted).len() / 3).min(2)
+}
+
+/// Insertions, deletions and replacements that make one name the other; none if they differ in
+/// case or in the group of their fields only.
+fn distance(wanted: &str, name: &str) -> usize {
+    let (a, b) = (bare(wanted).to_lowercase(), bare(name).to_lowercase());
+    if a.len().abs_diff(b.len()) > 2 {
+        return usize::MAX;
+    }
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, left) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, right) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(left != *right);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(wanted: &str, name: &str, is_near: bool) {
+        let found = distance(wanted, name) <= far_max(wanted);
+        assert_eq!(found, is_near, "{wanted} {name}");
+    }
+
+    #[test]
+    fn near_names_differ_in_few_characters_case_or_root() {
+        check("args.fnam", "args.fname", true);
+        check("args.FName", "args.fname", true);
+        check("args.vpid", "ctx.vpid", true);
+        check("args.durration", "args.duration", true);
+        check("args.ret", "args.rat", true);
+        check("args.ab", "args.ac", false);
+        check("args.nosuch", "args.fname", false);
+        check("args.offset", "args.ret", false);
+    }
+}
