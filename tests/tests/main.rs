@@ -40,6 +40,7 @@ mod real_traces;
 mod recording;
 mod recovering;
 mod restart;
+mod result_forms;
 mod server_traps;
 mod shutdown;
 mod slow_senders;

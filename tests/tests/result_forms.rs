@@ -1,0 +1,295 @@
+//! Exit codes, explanations, output files and lists of fields are the same for files, mounts and
+//! servers.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use harness::{Server, small_traces};
+use serde_json::{Value, json};
+
+use crate::queries::{copy_all, mount, push, run, settings, wait_for_indexes, write_trace};
+
+/// Every form of a result.
+const FORMS: &[&[&str]] = &[
+    &["--count"],
+    &["--count", "--json"],
+    &["--format", "text"],
+    &["--format", "ndjson"],
+    &["--format", "csv"],
+    &["--format", "arrow"],
+    &["--format", "parquet"],
+    &["--format", "perfetto"],
+    &["--order-by", "dur desc", "--limit", "3"],
+    &["--order-by", "dur desc", "--format", "parquet"],
+    &["--limit", "1", "--format", "arrow"],
+    &["--group-by", "name"],
+    &["--group-by", "name,tid", "--format", "csv"],
+    &["--group-by", "name", "--format", "parquet"],
+    &["--aggregate", "sum:dur", "--json"],
+    &["--aggregate", "sum:dur", "--format", "parquet"],
+    &["--every", "1s", "--histogram", "dur"],
+];
+
+fn check_exit(source: &[&str], expression: &str, more: &[&str], expected: i32) {
+    for form in FORMS {
+        let is_count = form[0] == "--count";
+        if is_count && more.contains(&"--offset") {
+            continue;
+        }
+        let all = [&["query"], source, &[expression], form, more].concat();
+        let (code, out, errors) = run(&all);
+        assert_eq!(code, expected, "{all:?}: {errors}{out}");
+        assert_eq!(errors, "", "{all:?}");
+    }
+}
+
+/// The keys of an explanation as JSON.
+fn explained(source: &[&str], form: &[&str]) -> Value {
+    let all = [
+        &["query"],
+        source,
+        &["dur >= 0us", "--explain", "--json"],
+        form,
+    ]
+    .concat();
+    let (code, _, errors) = run(&all);
+    assert_eq!(code, 0, "{all:?}: {errors}");
+    serde_json::from_str(&errors).unwrap_or_else(|error| panic!("{all:?}: {error}: {errors}"))
+}
+
+fn check_explanation(source: &[&str], form: &[&str], expected: &BTreeSet<String>) {
+    let document = explained(source, form);
+    let explain = document["explain"].as_object().unwrap();
+    let keys: BTreeSet<String> = explain.keys().cloned().collect();
+    let missing: Vec<&String> = expected.difference(&keys).collect();
+    assert!(missing.is_empty(), "{source:?} {form:?}: {missing:?}");
+    assert!(document["notes"].is_array() && document["skipped"].is_array());
+    let all = [&["query"], source, &["dur >= 0us", "--explain"], form].concat();
+    let (_, _, errors) = run(&all);
+    assert!(errors.starts_with("sources: 1, "), "{all:?}: {errors}");
+    assert!(errors.contains("\nevents matched: "), "{all:?}: {errors}");
+}
+
+#[test]
+fn exit_codes_and_explanations_do_not_depend_on_the_form_or_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 3_000);
+    let file = trace.to_str().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = server.api().create_storage("stored");
+    push(&server, &storage, &trace, "16384");
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let url = server.url();
+    let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+    let mounted = folder.path().join("mount");
+    mount(&server, &storage, &mounted);
+    let mounted = ["--dir", mounted.to_str().unwrap()];
+    let document = explained(&[file], &["--count"]);
+    let expected = document["explain"].as_object().unwrap();
+    let expected: BTreeSet<String> = expected.keys().cloned().collect();
+    for source in [&[file][..], &stored, &mounted] {
+        // Twice, because a server caches aggregates.
+        for _ in 0..2 {
+            check_exit(source, "dur >= 0us", &[], 0);
+            check_exit(source, "dur < 0us", &[], 1);
+        }
+        check_exit(source, "dur >= 0us", &["--offset", "1000000"], 1);
+        for form in [
+            &["--count"][..],
+            &["--group-by", "name"],
+            &["--format", "ndjson"],
+        ] {
+            check_explanation(source, form, &expected);
+        }
+    }
+}
+
+#[test]
+fn an_output_file_is_complete_or_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 300);
+    let (file, out) = (trace.to_str().unwrap(), folder.path().join("rows"));
+    let out_name = out.to_str().unwrap();
+    let (_, expected, _) = run(&["query", file, "--format", "csv"]);
+    let (code, printed, errors) = run(&["query", file, "--format", "csv", "-o", out_name]);
+    assert_eq!((code, printed.as_str(), errors.as_str()), (0, "", ""));
+    assert_eq!(fs::read_to_string(&out).unwrap(), expected);
+    // The line that cannot be read is found after rows were written.
+    let mut damaged = fs::read(&trace).unwrap();
+    damaged.extend_from_slice(b"{\"name\":\n");
+    fs::write(&trace, damaged).unwrap();
+    let (code, _, errors) = run(&["query", file, "--strict", "-o", out_name]);
+    assert_eq!(code, 1, "{errors}");
+    assert_eq!(fs::read_to_string(&out).unwrap(), expected);
+    let names = fs::read_dir(folder.path()).unwrap();
+    assert_eq!(names.count(), 2, "nothing unfinished remains");
+    let (code, _, _) = run(&["query", file, "-o", "/nonexistent/rows"]);
+    assert_eq!(code, 4);
+}
+
+/// The fields of a source, and the same from a storage with its packets.
+fn check_fields(path: &Path, kind: &str, expected: &[(&str, &str)]) {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join(path.file_name().unwrap());
+    copy_all(path, &copy);
+    let file = copy.to_str().unwrap();
+    let (code, listed, errors) = run(&["fields", file, "--json"]);
+    assert_eq!((code, errors.as_str()), (0, ""), "{file}");
+    let fields: Vec<Value> = listed
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for (name, types) in expected {
+        let found = fields.iter().find(|field| field["field"] == json!(name));
+        let found = found.unwrap_or_else(|| panic!("{file}: no {name}: {listed}"));
+        assert_eq!(
+            (&found["kind"], &found["types"]),
+            (&json!(kind), &json!(types))
+        );
+        let exists = format!("exists(`{name}`)");
+        let (_, count, _) = run(&["query", file, &exists, "--count"]);
+        assert_eq!(found["events"].to_string(), count.trim(), "{file}: {name}");
+    }
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = server.api().create_storage("stored");
+    push(&server, &storage, &copy, "16384");
+    let url = server.url();
+    let stored = ["--server", &url, "--storage", &storage, "--json"];
+    let (code, of_storage, errors) = run(&[&["fields"], &stored[..]].concat());
+    assert_eq!(
+        (code, of_storage.as_str(), errors.as_str()),
+        (0, listed.as_str(), "")
+    );
+    let (_, table, _) = run(&["fields", file]);
+    assert!(table.starts_with("KIND"), "{table}");
+}
+
+#[test]
+fn fields_are_listed_by_kind() {
+    let traces = small_traces();
+    check_fields(&traces[1], "dft", &[("name", "text"), ("dur", "integer")]);
+    check_fields(
+        &traces[2],
+        "rocksdb-io",
+        &[("args.len", "integer"), ("ts", "integer")],
+    );
+    check_fields(&traces[3], "rocksdb-block-cache", &[("name", "text")]);
+    check_fields(&traces[0], "ctf", &[("name", "text")]);
+    let (code, _, errors) = run(&["fields"]);
+    assert_eq!(code, 2, "{errors}");
+}
+
+#[test]
+fn summaries_answer_aggregates_and_intervals_without_reading() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 30_000);
+    let file = trace.to_str().unwrap();
+    let forms: &[(&[&str], bool)] = &[
+        (
+            &[
+                "--group-by",
+                "cat,name",
+                "--aggregate",
+                "count,p99:dur,max:ts",
+            ],
+            true,
+        ),
+        (&["--aggregate", "count,sum:dur,avg:dur,min:ts"], true),
+        // All events are in one interval.
+        (&["--every", "365000h", "--group-by", "name"], true),
+        (&["--group-by", "tid"], false),
+        (
+            &["--group-by", "name", "--aggregate", "distinct:dur"],
+            false,
+        ),
+        (&["--every", "1us"], false),
+    ];
+    let answer = |form: &[&str], more: &[&str]| {
+        let all = [&["query", file, "--json"], form, more].concat();
+        let (code, out, errors) = run(&all);
+        assert_eq!(code, 0, "{all:?}: {errors}");
+        (out, errors)
+    };
+    let plain: Vec<String> = forms.iter().map(|(form, _)| answer(form, &[]).0).collect();
+    let (code, _, errors) = run(&["index", file, "--chunk-kib", "64"]);
+    assert_eq!(code, 0, "{errors}");
+    for ((form, is_summarized), expected) in forms.iter().zip(&plain) {
+        let (out, errors) = answer(form, &["--explain"]);
+        assert_eq!(out, *expected, "{form:?}");
+        let document: Value = serde_json::from_str(&errors).unwrap();
+        let fetched = document["explain"]["fetched_bytes"].as_u64();
+        assert_eq!(fetched == Some(0), *is_summarized, "{form:?} {errors}");
+    }
+}
+
+#[test]
+fn a_limit_ends_reading_when_the_index_shows_that_the_result_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 30_000);
+    let file = trace.to_str().unwrap();
+    let (code, _, errors) = run(&["index", file, "--chunk-kib", "16"]);
+    assert_eq!(code, 0, "{errors}");
+    let (_, all, _) = run(&["query", file, "--json"]);
+    let (code, out, errors) = run(&[
+        "query",
+        file,
+        "--json",
+        "--explain",
+        "--limit",
+        "5",
+        "--offset",
+        "2",
+    ]);
+    assert_eq!(code, 0, "{errors}");
+    let expected: Vec<&str> = all.lines().skip(2).take(5).collect();
+    assert_eq!(out.lines().collect::<Vec<_>>(), expected);
+    let document: Value = serde_json::from_str(&errors).unwrap();
+    let explain = &document["explain"];
+    assert_eq!(explain["rows"], 5);
+    assert!(explain["events"].as_u64() < Some(15_000), "{explain}");
+}
+
+/// The hint of a query that matches nothing, in every form.
+fn check_hint(source: &[&str], expression: &str, expected: Option<&str>) {
+    for form in [
+        &["--count"][..],
+        &["--group-by", "name"],
+        &["--format", "csv"],
+    ] {
+        let all = [&["query"], source, &[expression], form].concat();
+        let (code, _, errors) = run(&all);
+        assert_eq!(code, 1, "{all:?}: {errors}");
+        match expected {
+            Some(expected) => assert!(errors.contains(expected), "{all:?}: {errors}"),
+            None => assert_eq!(errors, "", "{all:?}"),
+        }
+    }
+}
+
+#[test]
+fn fields_that_no_event_has_are_answered_with_near_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 300);
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = server.api().create_storage("stored");
+    push(&server, &storage, &trace, "16384");
+    let url = server.url();
+    let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+    for source in [&[trace.to_str().unwrap()][..], &stored] {
+        check_hint(
+            source,
+            "ofset > 5",
+            Some("field args.ofset; did you mean args.offset?"),
+        );
+        check_hint(source, "Ret == 1", Some("did you mean args.ret?"));
+        check_hint(source, "offset < 0", None);
+        check_hint(source, "nosuch == 1", None);
+    }
+}
