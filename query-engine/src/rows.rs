@@ -216,6 +216,9 @@ impl Worker for RowWorker<'_> {
     }
 }
 
+/// Writes a row, and breaks once no further one is wanted.
+type WriteRow<'w> = dyn FnMut(&[u8]) -> Result<ControlFlow<()>, ReadError> + 'w;
+
 struct Writer {
     merge: Merge<RowKey>,
     /// Tasks that may still produce rows, by the earliest start of these rows.
@@ -243,7 +246,7 @@ impl Writer {
     fn run(
         mut self,
         receiver: Receiver<Message>,
-        write_row: &mut dyn FnMut(&[u8]) -> Result<ControlFlow<()>, ReadError>,
+        write_row: &mut WriteRow<'_>,
     ) -> Result<u64, ReadError> {
         for message in receiver {
             match message {

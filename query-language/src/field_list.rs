@@ -6,6 +6,8 @@
 //! field = any text without spaces, commas and backquotes | "`" any but a backquote "`"
 //! ```
 
+use std::ops::Range;
+
 use crate::FieldPath;
 use crate::error::{QueryError, QueryErrorKind};
 
@@ -27,7 +29,7 @@ impl OrderKey {
     /// # Errors
     /// When an item is no field, or is followed by something else than `asc` or `desc`.
     pub fn parse_list(text: &str) -> Result<Vec<OrderKey>, QueryError> {
-        let key = |(label, rest, span): (&str, &str, std::ops::Range<usize>)| {
+        let key = |(label, rest, span): Item<'_>| {
             let descending = match rest {
                 "" => false,
                 word if word.eq_ignore_ascii_case("asc") => false,
@@ -56,7 +58,7 @@ impl OrderKey {
 /// # Errors
 /// When an item is no field.
 pub fn parse_fields(text: &str) -> Result<Vec<String>, QueryError> {
-    let label = |(label, rest, span): (&str, &str, std::ops::Range<usize>)| match rest {
+    let label = |(label, rest, span): Item<'_>| match rest {
         "" => Ok(label.to_owned()),
         other => {
             let start = span.end - other.len();
@@ -66,7 +68,7 @@ pub fn parse_fields(text: &str) -> Result<Vec<String>, QueryError> {
     items(text)?.into_iter().map(label).collect()
 }
 
-fn expected(text: &str, span: std::ops::Range<usize>, expected: &'static str) -> QueryError {
+fn expected(text: &str, span: Range<usize>, expected: &'static str) -> QueryError {
     let found = match text.get(span.clone()) {
         None | Some("") => "the end of the list".to_owned(),
         Some(found) => format!("`{found}`"),
@@ -74,8 +76,10 @@ fn expected(text: &str, span: std::ops::Range<usize>, expected: &'static str) ->
     QueryError::new(text, span, QueryErrorKind::Expected { expected, found })
 }
 
-/// The items of a list: the field, what follows it, and the bytes of both.
-fn items(text: &str) -> Result<Vec<(&str, &str, std::ops::Range<usize>)>, QueryError> {
+/// An item of a list: the field, what follows it, and the bytes of both.
+type Item<'t> = (&'t str, &'t str, Range<usize>);
+
+fn items(text: &str) -> Result<Vec<Item<'_>>, QueryError> {
     let mut items = Vec::new();
     let mut start = 0;
     loop {

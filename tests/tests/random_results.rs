@@ -114,9 +114,9 @@ fn filter(random: &mut Random, rows: &[Row], depth: u64) -> Filter {
             );
             Filter {
                 text: format!("({}) {word} ({})", a.text, b.text),
-                passes: Box::new(move |row| match is_and {
-                    true => (a.passes)(row) && (b.passes)(row),
-                    false => (a.passes)(row) || (b.passes)(row),
+                passes: Box::new(move |row| {
+                    let (a, b) = ((a.passes)(row), (b.passes)(row));
+                    if is_and { a && b } else { a || b }
                 }),
             }
         }
@@ -267,9 +267,9 @@ fn ordered(random: &mut Random, rows: &[Row], found: &[&Row]) -> Query {
             let orders = keys.iter().map(of);
             orders.fold(Ordering::Equal, Ordering::then)
         });
-        let keys = keys.iter().map(|(name, descending)| match descending {
-            true => format!("{} desc", quote(name)),
-            false => quote(name),
+        let keys = keys.iter().map(|(name, descending)| {
+            let direction = if *descending { " desc" } else { "" };
+            format!("{}{direction}", quote(name))
         });
         let keys: Vec<String> = keys.collect();
         arguments = vec!["--order-by".to_owned(), keys.join(", ")];

@@ -62,7 +62,7 @@ impl Fields {
                 "nothing to list; give files, --storage ID|NAME or --dir DIR",
             )),
             (None, None) => {
-                let files: Vec<PathBuf> = self.files.iter().map(path).collect();
+                let files: Vec<PathBuf> = self.files.iter().map(|name| path(name)).collect();
                 local::run_files(context, &files, false, &options)
             }
         }

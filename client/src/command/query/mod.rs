@@ -255,7 +255,7 @@ impl Query {
                 )),
             };
         }
-        let paths = |names: &[String]| names.iter().map(path).collect::<Vec<_>>();
+        let paths = |names: &[String]| names.iter().map(|name| path(name)).collect::<Vec<_>>();
         let (last, files) = match self.arguments.split_last() {
             Some((last, files)) if !path(last).exists() => (last, files),
             Some(_) => return Ok((paths(&self.arguments), None)),
@@ -279,8 +279,8 @@ impl Query {
 }
 
 /// A file to read; `-` is the standard input.
-fn path(name: &String) -> PathBuf {
-    match name.as_str() {
+fn path(name: &str) -> PathBuf {
+    match name {
         "-" => PathBuf::from("/dev/stdin"),
         name => PathBuf::from(name),
     }
