@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use query_language::FieldTable;
 use trace_kinds::Event;
 
-use crate::engine::{Shortcut, TaskRef, Worker, plan, read, tasks};
+use crate::engine::{TaskRef, Worker, read, tasks};
 use crate::hints::add_hints;
+use crate::plan::{Shortcut, plan};
 use crate::source::ChunkSource;
 use crate::{Limits, ReadError, Report, Request};
 

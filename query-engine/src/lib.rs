@@ -35,6 +35,7 @@ mod lookups;
 mod open_sidecar;
 mod order;
 mod packet_files;
+mod plan;
 mod request;
 mod rows;
 mod run;

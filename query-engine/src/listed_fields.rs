@@ -8,7 +8,8 @@ use query_language::{FieldId, FieldPath, FieldTable, Value};
 use row_formats::{GroupColumn, GroupColumnKind, GroupRow};
 use trace_kinds::Event;
 
-use crate::engine::{Shortcut, TaskRef, Worker, plan, read, tasks};
+use crate::engine::{TaskRef, Worker, read, tasks};
+use crate::plan::{Shortcut, plan};
 use crate::source::ChunkSource;
 use crate::{Limits, ReadError, Report, Request};
 

@@ -8,9 +8,10 @@ use query_language::FieldTable;
 use row_formats::{Columns, Out, RowFormat, RowSink, SinkOptions};
 use trace_kinds::Event;
 
-use crate::engine::{Planned, Reading, Shortcut, TaskRef, Worker, plan, read, tasks};
+use crate::engine::{Reading, TaskRef, Worker, read, tasks};
 use crate::hints::add_hints;
 use crate::order::Merge;
+use crate::plan::{Planned, Shortcut, plan};
 use crate::run::{RUN_BYTES, RowKey, Run};
 use crate::sorted_rows::write_sorted;
 use crate::source::ChunkSource;

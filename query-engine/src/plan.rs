@@ -1,0 +1,255 @@
+//! Plan: rules out chunks, and answers from summaries.
+
+use std::collections::BTreeMap;
+
+use chunk_index::{
+    BlockKind, ChunkStatistics, ColumnFilter, Index, Pruner, Pruning, SlowRecord, Totals,
+};
+use query_language::Filter;
+
+use crate::groups::interval_of;
+use crate::skipped::Unreadable;
+use crate::source::{ChunkSource, Task, first_ts, passes_none};
+use crate::{Evidence, ReadError, Report, Request};
+
+/// What chunk summaries may answer instead of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shortcut {
+    /// Nothing: every matching event is needed.
+    None,
+    /// How many events match.
+    Count,
+    /// Totals of the groups of events with one category and name, in intervals of time if these
+    /// have a length in nanoseconds.
+    Groups { every: Option<i64> },
+}
+
+/// A source and what remains to be read of it.
+pub(crate) struct Planned<'s> {
+    pub(crate) source: &'s dyn ChunkSource,
+    /// Filter for its events.
+    pub(crate) filter: Option<Filter>,
+    /// Filter for its columns, if it has some.
+    pub(crate) columns: Option<ColumnFilter>,
+    pub(crate) tasks: Vec<Task>,
+    /// What its index says of its unreadable parts.
+    pub(crate) unreadable: Unreadable,
+}
+
+/// What remains to be read, and what is known already.
+pub(crate) struct Plan<'s> {
+    pub(crate) sources: Vec<Planned<'s>>,
+    /// What summaries answered: the number of matching events, and their statistics in each interval
+    /// of time.
+    pub(crate) counted: u64,
+    pub(crate) statistics: BTreeMap<Option<i64>, ChunkStatistics>,
+    pub(crate) report: Report,
+}
+
+/// Rules out chunks that cannot match, and answers from summaries where possible.
+pub(crate) fn plan<'s>(
+    sources: &'s [Box<dyn ChunkSource>],
+    filter: Option<&Filter>,
+    shortcut: Shortcut,
+    request: &Request,
+) -> Result<Plan<'s>, ReadError> {
+    let mut plan = Plan {
+        sources: Vec::new(),
+        counted: 0,
+        statistics: BTreeMap::new(),
+        report: Report {
+            sources: sources.len(),
+            ..Report::default()
+        },
+    };
+    for source in sources {
+        request.cancel.check()?;
+        let local = filter.map(|filter| source.localize(filter));
+        if local
+            .as_ref()
+            .is_some_and(|local| passes_none(&local.evaluate))
+        {
+            plan.report.excluded += 1;
+            continue;
+        }
+        let unreadable = Unreadable::of_index(&**source);
+        if request.strict {
+            unreadable.refuse(&**source)?;
+        }
+        let tasks = match source.evidence()? {
+            None => source.tasks(None),
+            Some(Evidence::Times(index)) => {
+                let prune = local.as_ref().map(|local| &local.prune);
+                source.tasks(Some(&plan.prune_by_times(&index, prune)))
+            }
+            Some(evidence) => {
+                let prune = local.as_ref().map(|local| &local.prune);
+                let (left, slowest) =
+                    plan.prune(evidence, prune, shortcut, source.reads_records())?;
+                let mut tasks = source.tasks(Some(&left));
+                tasks.extend(slowest);
+                tasks.sort_by_key(|task| task.chunks.first().copied());
+                tasks
+            }
+        };
+        let columns = local
+            .as_ref()
+            .filter(|_| !tasks.is_empty() && source.has_columns())
+            .map(|local| ColumnFilter::new(&local.prune));
+        let filter = local.map(|local| local.evaluate);
+        plan.sources.push(Planned {
+            source: &**source,
+            filter,
+            columns,
+            tasks,
+            unreadable,
+        });
+    }
+    Ok(plan)
+}
+
+impl Plan<'_> {
+    /// Adds the statistics of the matching events of a chunk, unless a group of them is in several
+    /// intervals of time.
+    fn take(&mut self, matched: ChunkStatistics, every: Option<i64>) -> bool {
+        let groups = matched.groups.iter();
+        let intervals: Option<Vec<_>> =
+            groups.map(|group| interval(&group.totals, every)).collect();
+        let Some(intervals) = intervals else {
+            return false;
+        };
+        let mut parts: BTreeMap<Option<i64>, ChunkStatistics> = BTreeMap::new();
+        for (group, interval) in matched.groups.into_iter().zip(intervals) {
+            parts.entry(interval).or_default().groups.push(group);
+        }
+        for (interval, part) in parts {
+            self.statistics.entry(interval).or_default().merge(&part);
+        }
+        true
+    }
+
+    /// The chunks whose packets may have events in the requested time range. Only their times are
+    /// known, so no summary can answer for them.
+    fn prune_by_times(&mut self, index: &Index, filter: Option<&Filter>) -> Vec<usize> {
+        let all = Filter::And(Vec::new());
+        let pruning = Pruner::new(filter.unwrap_or(&all)).run(index);
+        self.report.timed += pruning.total;
+        self.report.ruled_out_by_time += pruning.total - pruning.candidates.len();
+        pruning.candidates
+    }
+
+    /// The chunks that must be read. With `with_records`, also tasks for chunks of which the index
+    /// contains all records that can match.
+    fn prune(
+        &mut self,
+        mut evidence: Evidence,
+        filter: Option<&Filter>,
+        shortcut: Shortcut,
+        with_records: bool,
+    ) -> Result<(Vec<usize>, Vec<Task>), ReadError> {
+        // A filter that passes everything needs no evidence.
+        let all = Filter::And(Vec::new());
+        let pruner = Pruner::new(filter.unwrap_or(&all));
+        let loaded = load(&mut evidence, &pruner, shortcut, with_records);
+        self.report.indexed += 1;
+        let pruning = match loaded {
+            Ok(pruning) => pruning,
+            // The footer is intact, so all chunks are read as if nothing ruled them out.
+            Err(error) if error.is_of_index() => {
+                self.report.damaged.push(error.line());
+                self.report.index_bytes += evidence.fetched_bytes();
+                let chunks = evidence.index().chunks().len();
+                self.report.chunks += chunks;
+                self.report.read += chunks;
+                return Ok(((0..chunks).collect(), Vec::new()));
+            }
+            Err(error) => return Err(error),
+        };
+        self.report.chunks += pruning.total;
+        for (sum, ruled_out) in self.report.ruled_out.iter_mut().zip(pruning.ruled_out) {
+            *sum += ruled_out;
+        }
+        let (mut left, mut slowest) = (Vec::new(), Vec::new());
+        for chunk in pruning.candidates {
+            let index = evidence.index();
+            let answered = match shortcut {
+                Shortcut::None => false,
+                Shortcut::Count => match pruner.count(index, chunk) {
+                    Some(count) => {
+                        self.counted += count;
+                        true
+                    }
+                    None => false,
+                },
+                Shortcut::Groups { every } => match pruner.matched(index, chunk) {
+                    Some(matched) if matched.other.events == 0 => self.take(matched, every),
+                    _ => false,
+                },
+            };
+            if answered {
+                self.report.summarized += 1;
+            } else if let Some(records) = pruner.slowest(index, chunk).filter(|_| with_records) {
+                slowest.push(slowest_task(index, chunk, records));
+            } else {
+                left.push(chunk);
+            }
+        }
+        self.report.slowest += slowest.len();
+        self.report.read += left.len();
+        self.report.index_bytes += evidence.fetched_bytes();
+        Ok((left, slowest))
+    }
+}
+
+/// The interval of time in which all events of a group start; `None` inside if they have no start.
+/// `None` if they are in several intervals.
+fn interval(totals: &Totals, every: Option<i64>) -> Option<Option<i64>> {
+    let Some(every) = every else {
+        return Some(None);
+    };
+    match totals.times {
+        // The value of an odd time is unknown.
+        _ if totals.odd > 0 => None,
+        None => Some(None),
+        Some(times) => {
+            let first = interval_of(times.first, every);
+            let is_same = totals.timed == totals.events && interval_of(times.last, every) == first;
+            is_same.then_some(Some(first))
+        }
+    }
+}
+
+/// Rules out chunks, and loads the summaries that may answer for the others.
+fn load(
+    evidence: &mut Evidence,
+    pruner: &Pruner,
+    shortcut: Shortcut,
+    records: bool,
+) -> Result<Pruning, ReadError> {
+    if matches!(shortcut, Shortcut::Groups { .. }) {
+        evidence.load_kinds(&[BlockKind::Statistics])?;
+        evidence.load_kinds(&[BlockKind::Sketches])?;
+    }
+    let pruning = evidence.prune(pruner)?;
+    if records {
+        evidence.load_slowest(pruner, &pruning)?;
+    }
+    Ok(pruning)
+}
+
+/// A task that reads records stored in the index.
+fn slowest_task(index: &Index, chunk: usize, slowest: &[SlowRecord]) -> Task {
+    let mut records = Vec::new();
+    for record in slowest {
+        records.extend_from_slice(&record.bytes);
+        if !record.bytes.ends_with(b"\n") {
+            records.push(b'\n');
+        }
+    }
+    Task {
+        chunks: vec![chunk],
+        first_ts: first_ts(&index.chunks()[chunk]),
+        bytes: records.len() as u64,
+        records: Some(records),
+    }
+}
