@@ -30,6 +30,7 @@ mod file_content;
 mod groups;
 mod hints;
 mod indexing;
+mod interval;
 mod listed_fields;
 mod lookups;
 mod open_sidecar;
@@ -47,6 +48,7 @@ mod source;
 mod spill;
 mod spooled;
 mod stored;
+mod window;
 
 pub use count::count;
 pub use dft::{DftFile, DftSet, columns_path};

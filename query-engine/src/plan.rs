@@ -7,7 +7,7 @@ use chunk_index::{
 };
 use query_language::Filter;
 
-use crate::groups::interval_of;
+use crate::interval::interval_of;
 use crate::skipped::Unreadable;
 use crate::source::{ChunkSource, Task, first_ts, passes_none};
 use crate::{Evidence, ReadError, Report, Request};
@@ -39,8 +39,8 @@ pub(crate) struct Planned<'s> {
 /// What remains to be read, and what is known already.
 pub(crate) struct Plan<'s> {
     pub(crate) sources: Vec<Planned<'s>>,
-    /// What summaries answered: the number of matching events, and their statistics in each interval
-    /// of time.
+    /// What summaries answered: the number of matching events, and their statistics in each
+    /// interval of time.
     pub(crate) counted: u64,
     pub(crate) statistics: BTreeMap<Option<i64>, ChunkStatistics>,
     pub(crate) report: Report,

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use query_language::FieldTable;
-use row_formats::{Columns, Out, RowFormat, RowSink, SinkOptions};
+use row_formats::{Columns, Out, RowFormat, SinkOptions};
 use trace_kinds::Event;
 
 use crate::engine::{Reading, TaskRef, Worker, read, tasks};
@@ -15,7 +15,8 @@ use crate::plan::{Planned, Shortcut, plan};
 use crate::run::{RUN_BYTES, RowKey, Run};
 use crate::sorted_rows::write_sorted;
 use crate::source::ChunkSource;
-use crate::{Limits, ReadError, Report, Request, ResultOrder};
+use crate::window::{PlanRef, Window};
+use crate::{Limits, ReadError, Report, Request};
 
 /// Messages in the queue from the reading threads to the writing one. Runs of rows in it do not
 /// count towards the memory budget of the merge.
@@ -67,49 +68,6 @@ pub fn write_rows(
     report.notes.extend(notes);
     add_hints(sources, request, &mut report);
     Ok(report)
-}
-
-/// Sources, and the tasks that read them.
-pub(crate) type PlanRef<'p, 's> = (&'p [Planned<'s>], &'p [TaskRef<'p>]);
-
-/// Passes the requested part of the rows to a sink.
-pub(crate) struct Window<'w, 'o> {
-    sink: &'w mut dyn RowSink,
-    out: &'w mut Out<'o>,
-    skip: u64,
-    left: u64,
-    written: u64,
-}
-
-impl<'w, 'o> Window<'w, 'o> {
-    fn new(order: &ResultOrder, sink: &'w mut dyn RowSink, out: &'w mut Out<'o>) -> Self {
-        Window {
-            sink,
-            out,
-            skip: order.offset,
-            left: order.limit.unwrap_or(u64::MAX),
-            written: 0,
-        }
-    }
-
-    /// Accepts the next row. Breaks once no further row is in the result.
-    pub(crate) fn row(&mut self, row: &[u8]) -> Result<ControlFlow<()>, ReadError> {
-        if self.left == 0 {
-            return Ok(ControlFlow::Break(()));
-        }
-        if self.skip > 0 {
-            self.skip -= 1;
-            return Ok(ControlFlow::Continue(()));
-        }
-        self.sink.row(row, self.out).map_err(ReadError::Output)?;
-        self.written += 1;
-        self.left -= 1;
-        Ok(if self.left == 0 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        })
-    }
 }
 
 /// Writes rows in order of time. Returns how often rows were spilled.

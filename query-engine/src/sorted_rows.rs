@@ -12,9 +12,9 @@ use trace_kinds::Event;
 
 use crate::engine::{Reading, TaskRef, Worker, read};
 use crate::order::Merge;
-use crate::rows::{PlanRef, Window};
 use crate::run::{RUN_BYTES, RowKey, Run};
 use crate::sort_key::{KeyWriter, SortKey};
+use crate::window::{PlanRef, Window};
 use crate::{Limits, ReadError, Request};
 
 /// Size at which a run with a limit is reduced to the rows that can be in the result.

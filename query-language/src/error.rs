@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use crate::LISTED_FIELDS_MAX;
 use crate::time::TimeErrorKind;
 
 /// Longest accepted query in bytes.
 pub const QUERY_BYTES_MAX: usize = 1 << 20;
+/// Most fields in one list.
+pub const LISTED_FIELDS_MAX: usize = 64;
 /// Deepest accepted nesting of parentheses and `not`, so that no query exhausts the stack.
 pub const QUERY_DEPTH_MAX: usize = 128;
 /// Characters of the query shown on either side of the error.

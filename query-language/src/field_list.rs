@@ -9,10 +9,7 @@
 use std::ops::Range;
 
 use crate::FieldPath;
-use crate::error::{QueryError, QueryErrorKind};
-
-/// Most fields in one list.
-pub const LISTED_FIELDS_MAX: usize = 64;
+use crate::error::{LISTED_FIELDS_MAX, QueryError, QueryErrorKind};
 
 /// A field by which rows are ordered.
 #[derive(Debug, Clone, PartialEq, Eq)]

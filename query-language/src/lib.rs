@@ -68,9 +68,9 @@ mod value;
 mod tests;
 
 pub use aggregate::{Aggregate, Function};
-pub use error::{QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
+pub use error::{LISTED_FIELDS_MAX, QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
 pub use field::{FieldId, FieldPath, FieldSource, FieldTable};
-pub use field_list::{LISTED_FIELDS_MAX, OrderKey, parse_fields};
+pub use field_list::{OrderKey, parse_fields};
 pub use program::{Matcher, Program};
 pub use query::{BareUnit, Query};
 pub use syntax::{CompareOp, Condition, Expr, Filter, Literal, Pattern, Predicate, Scalar};

@@ -49,7 +49,12 @@ fn number(value: &Value) -> Option<(i128, f64)> {
         return Some((whole, 0.0));
     }
     let float: f64 = text.parse().ok()?;
-    #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
+    if float.abs() >= 1e38 {
+        // Beyond all integers: the float itself decides.
+        let whole = if float < 0.0 { i128::MIN } else { i128::MAX };
+        return Some((whole, float));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is in range")]
     float
         .is_finite()
         .then(|| (float.trunc() as i128, float.fract()))
@@ -57,7 +62,12 @@ fn number(value: &Value) -> Option<(i128, f64)> {
 
 fn float(value: &Value) -> Option<f64> {
     let (whole, fraction) = number(value)?;
-    Some(whole as f64 + fraction)
+    let is_huge = fraction.abs() >= 1e38;
+    Some(if is_huge {
+        fraction
+    } else {
+        whole as f64 + fraction
+    })
 }
 
 /// Numbers by value, others byte by byte; `None` for different types.

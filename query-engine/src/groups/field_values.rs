@@ -4,6 +4,7 @@ use chunk_index::OwnedValue;
 use query_language::{Function, Number, Value};
 
 use super::distinct::Distinct;
+use super::group_key::write_key;
 use super::number_sketch::{BIN_BYTES, NumberSketch};
 use super::sum::Sum;
 use crate::sort_key::write_field;
@@ -86,7 +87,7 @@ impl FieldValues {
     }
 
     fn extend(&mut self, value: Value<'_>, key: &mut Vec<u8>) -> usize {
-        super::write_key(Some(value), key);
+        write_key(Some(value), key);
         let extreme = || Extreme {
             key: key.clone(),
             value: OwnedValue::from(value),

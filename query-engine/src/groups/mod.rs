@@ -2,6 +2,7 @@
 
 mod distinct;
 mod field_values;
+mod group_key;
 mod group_map;
 mod number_sketch;
 mod spec;
@@ -16,16 +17,17 @@ use trace_kinds::Event;
 
 use self::distinct::{DISTINCT_ERROR, DISTINCT_EXACT_MAX};
 use self::field_values::Needs;
+use self::group_key::write_key;
 use self::group_map::{Budget, Full, Group, GroupMap};
 use self::spec::{Source, needed_values};
 use crate::engine::{TaskRef, Worker, read, tasks};
 use crate::hints::add_hints;
+use crate::interval::interval_of;
 use crate::plan::{Shortcut, plan};
 use crate::sort_key::write_field;
 use crate::source::ChunkSource;
 use crate::{Limits, ReadError, Report, Request};
 
-pub(crate) use group_map::write_key;
 pub use group_map::{GROUP_BYTES_MAX, GROUPS_MAX};
 pub use spec::{GroupSpec, GroupSpecError};
 
@@ -272,13 +274,6 @@ fn of_starts(totals: &Totals, function: Function) -> Option<OwnedValue> {
         Function::Max => totals.times.map(|times| whole(times.last)),
         _ => None,
     }
-}
-
-/// The interval of so many nanoseconds that contains a time.
-pub(crate) fn interval_of(ts: i64, every: i64) -> i64 {
-    let start = ts.div_euclid(every).checked_mul(every);
-    // Only the first interval begins before the first time.
-    start.unwrap_or(i64::MIN)
 }
 
 /// The power of two below a number; zero for all numbers below one.

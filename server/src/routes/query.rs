@@ -61,19 +61,19 @@ pub(super) struct QueryBody {
     count: bool,
     /// Return the fields of the matching events by kind, one line each.
     list_fields: bool,
-    /// Return groups of the matching events, one line each, by the values of these fields, separated
-    /// by commas.
+    /// Return groups of the matching events, one line each, by the values of these fields,
+    /// separated by commas.
     group_by: Option<String>,
     /// What is computed of each group, separated by commas: `count`, `sum:FIELD`, `avg:FIELD`,
-    /// `min:FIELD`, `max:FIELD`, `p99:FIELD`, `count:FIELD`, `distinct:FIELD`. By default the number
-    /// of events and their durations. Without `group_by`, all events are one group.
+    /// `min:FIELD`, `max:FIELD`, `p99:FIELD`, `count:FIELD`, `distinct:FIELD`. By default the
+    /// number of events and their durations. Without `group_by`, all events are one group.
     aggregate: Option<String>,
     /// Also group by the start of events in intervals of this length, such as `1s` or `5m`.
     every: Option<String>,
     /// Also group by the power of two below the number that this field has.
     histogram: Option<String>,
-    /// Order rows by these fields, or groups by these columns: `dur desc, name`. By default rows are
-    /// in order of time, and the largest groups come first.
+    /// Order rows by these fields, or groups by these columns: `dur desc, name`. By default rows
+    /// are in order of time, and the largest groups come first.
     order_by: Option<String>,
     /// The most rows or groups that are returned, from 1.
     limit: Option<u64>,
