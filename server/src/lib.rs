@@ -47,5 +47,5 @@ mod routes;
 mod stored_leaves;
 
 pub use app::{AppError, run};
-pub use config::{Config, ConfigError, LogConfig, Overrides};
+pub use config::{Config, ConfigError, ConfigErrors, LogConfig, Overrides};
 pub use logging::{LogError, start as start_logging};

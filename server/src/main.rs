@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use server::{Config, Overrides, run, start_logging};
+use server::{Config, ConfigErrors, Overrides, run, start_logging};
 
 /// Every request allocates and frees buffers of packet size. The allocator of the C library returns
 /// such memory to the kernel each time and faults it in again.
@@ -52,7 +52,8 @@ enum Command {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check the settings of file, environment and flags; the exit code is 2 if one is invalid.
+    /// Check the settings of file, environment and flags: print the effective ones, or everything
+    /// that is invalid, with exit code 2.
     Check,
 }
 
@@ -66,13 +67,15 @@ fn main() -> ExitCode {
     };
     let config = match Config::load(&overrides, std::env::vars()) {
         Ok(config) => config,
-        Err(error) => return fail(&error, EXIT_USAGE),
+        Err(ConfigErrors(errors)) => {
+            for error in &errors {
+                fail(error, EXIT_USAGE);
+            }
+            return ExitCode::from(EXIT_USAGE);
+        }
     };
-    if let Some(Command::Config(ConfigCommand::Check)) = flags.command {
-        print("the configuration is valid\n");
-        return ExitCode::SUCCESS;
-    }
-    if flags.print_config {
+    let is_check = matches!(flags.command, Some(Command::Config(ConfigCommand::Check)));
+    if is_check || flags.print_config {
         print(&config.to_toml());
         return ExitCode::SUCCESS;
     }

@@ -19,10 +19,18 @@ fn config_check_reports_invalid_settings() {
     let data = folder.path().join("data");
     let data = data.to_str().unwrap();
     let arguments = ["config", "check", "--data-dir", data];
-    assert_eq!(
-        check(&arguments, &[("TRACEHOLD_LOG_LEVEL", "warn")]),
-        (Some(0), "the configuration is valid\n".to_owned())
-    );
+    let (code, text) = check(&arguments, &[("TRACEHOLD_LOG_LEVEL", "warn")]);
+    assert_eq!(code, Some(0), "{text}");
+    for part in ["level = \"warn\"", data, "connections_max = 1024"] {
+        assert!(text.contains(part), "{text} lacks {part:?}");
+    }
+    // All errors at once.
+    let env = [
+        ("TRACEHOLD_LOG_LEVEL", "inof"),
+        ("TRACEHOLD_RUNTIME_THREADS", "-1"),
+    ];
+    let (code, text) = check(&arguments, &env);
+    assert_eq!((code, text.lines().count()), (Some(2), 2), "{text}");
     for (key, value, parts) in [
         (
             "LOG_LEVEL",

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
+use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 use super::limits::out_of_range;
@@ -78,17 +79,46 @@ pub enum ConfigError {
     },
 }
 
+/// All that is invalid in a configuration, in the order of the layers.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<ConfigError>);
+
+impl std::error::Error for ConfigErrors {}
+
+impl std::fmt::Display for ConfigErrors {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, error) in self.0.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "\n" };
+            write!(out, "{separator}{error}")?;
+        }
+        Ok(())
+    }
+}
+
 impl Config {
     /// Merges the layers in order of precedence; `env` is the environment of the process.
+    ///
+    /// # Errors
+    /// Everything that is invalid.
     pub fn load(
         overrides: &Overrides,
         env: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
-        let defaults = table_of(DEFAULT_TOML, "config/default.toml")?;
+    ) -> Result<Self, ConfigErrors> {
+        let mut errors = Vec::new();
+        let defaults: Table = toml::from_str(DEFAULT_TOML)
+            .map_err(|error| ConfigErrors(vec![malformed("", DEFAULT_TOML, &error)]))?;
         let mut merged = defaults.clone();
         if let Some(file) = &overrides.file {
-            let text = read(file)?;
-            merge(&mut merged, table_of(&text, &file.display().to_string())?);
+            match read(file) {
+                Ok(text) => {
+                    let name = file.display().to_string();
+                    merge(
+                        &mut merged,
+                        valid_part(&text, &name, &defaults, &mut errors),
+                    );
+                }
+                Err(error) => errors.push(error),
+            }
         }
         let mut env: Vec<(String, String)> = env
             .into_iter()
@@ -96,17 +126,11 @@ impl Config {
             .collect();
         env.sort();
         for (name, text) in env {
-            set_from_env(&mut merged, &defaults, &name, &text)?;
+            errors.extend(set_from_env(&mut merged, &defaults, &name, &text).err());
         }
-        let mut config = Config::deserialize(Value::Table(merged)).map_err(|error| {
-            // The layers of files were validated one by one, so only a variable can be invalid
-            // here.
-            ConfigError::Environment {
-                name: format!("{ENV_PREFIX}*"),
-                what: error.message().to_owned(),
-                remedy: "correct the value".to_owned(),
-            }
-        })?;
+        // Every setting was validated on its own.
+        let mut config = Config::deserialize(Value::Table(merged))
+            .map_err(|error| ConfigErrors(vec![malformed("", "", &error)]))?;
         if let Some(listen) = overrides.listen {
             config.http.listen = listen;
         }
@@ -114,9 +138,11 @@ impl Config {
             config.storage.data_dir.clone_from(data_dir);
         }
         config.http.insecure |= overrides.insecure;
-        match config.invalid() {
-            None => Ok(config),
-            Some(invalid) => Err(invalid.into()),
+        errors.extend(config.invalid().into_iter().map(ConfigError::from));
+        if errors.is_empty() {
+            Ok(config)
+        } else {
+            Err(ConfigErrors(errors))
         }
     }
 }
@@ -138,27 +164,93 @@ fn read(file: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// Parses and validates one file on its own, so that errors have locations in that file.
-fn table_of(text: &str, file: &str) -> Result<Table, ConfigError> {
-    let malformed = |error: &toml::de::Error| {
-        let offset = error.span().map_or(0, |span| span.start).min(text.len());
-        let before = text.get(..offset).unwrap_or(text);
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        ConfigError::Malformed {
-            file: file.to_owned(),
-            line: before.matches('\n').count() + 1,
-            column: before.len() - line_start + 1,
-            what: error.message().trim().to_owned(),
-            remedy: "config/default.toml documents all keys",
+/// An error of the file at the begin of its span.
+fn malformed(file: &str, text: &str, error: &toml::de::Error) -> ConfigError {
+    let offset = error.span().map_or(0, |span| span.start);
+    malformed_at(file, text, offset, error.message())
+}
+
+fn malformed_at(file: &str, text: &str, offset: usize, what: &str) -> ConfigError {
+    let before = text.get(..offset.min(text.len())).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    ConfigError::Malformed {
+        file: file.to_owned(),
+        line: before.matches('\n').count() + 1,
+        column: before.len() - line_start + 1,
+        what: what.trim().to_owned(),
+        remedy: "config/default.toml documents all keys",
+    }
+}
+
+/// Parses a file and validates its settings one by one; returns those that are valid.
+fn valid_part(text: &str, file: &str, defaults: &Table, errors: &mut Vec<ConfigError>) -> Table {
+    let parsed = DeTable::parse(text).and_then(|spans| Ok((spans, toml::from_str(text)?)));
+    let (spans, table): (_, Table) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            errors.push(malformed(file, text, &error));
+            return Table::new();
         }
     };
-    let table: Table = toml::from_str(text).map_err(|error| malformed(&error))?;
-    // Before the types: an integer that its type cannot hold is out of range, too.
-    if let Some(invalid) = out_of_range(&table) {
-        return Err(invalid.into());
+    let mut valid = Table::new();
+    for (section, keys) in spans.get_ref() {
+        let (name, at) = (section.get_ref().as_ref(), section.span().start);
+        let known = defaults.get(name).and_then(Value::as_table);
+        let (Some(known), DeValue::Table(keys)) = (known, keys.get_ref()) else {
+            let all: Vec<&str> = defaults.keys().map(String::as_str).collect();
+            let what = format!("no section [{name}]; the sections are {}", all.join(", "));
+            errors.push(malformed_at(file, text, at, &what));
+            continue;
+        };
+        for (key, value) in keys {
+            let at = key.span().start;
+            let (key, found) = (key.get_ref().as_ref(), value.span().start);
+            let set = table.get(name).and_then(|keys| keys.get(key));
+            let layer = set.map(|value| layer_of(name, key, value.clone()));
+            match layer.map(|layer| (check_one(&layer), layer)) {
+                _ if !known.contains_key(key) => {
+                    let what = unknown_key(name, key, known);
+                    errors.push(malformed_at(file, text, at, &what));
+                }
+                Some((Ok(()), layer)) => merge(&mut valid, layer),
+                Some((Err(OneError::Range(invalid)), _)) => errors.push(invalid.into()),
+                Some((Err(OneError::Type(what)), _)) => {
+                    errors.push(malformed_at(file, text, found, &what));
+                }
+                None => {}
+            }
+        }
     }
-    toml::from_str::<Config>(text).map_err(|error| malformed(&error))?;
-    Ok(table)
+    valid
+}
+
+/// What is wrong with one setting.
+enum OneError {
+    Range(InvalidSetting),
+    Type(String),
+}
+
+/// Validates a layer of one setting. The range comes first: an integer that its type cannot hold is
+/// out of range, too.
+fn check_one(layer: &Table) -> Result<(), OneError> {
+    if let Some(invalid) = out_of_range(layer) {
+        return Err(OneError::Range(invalid));
+    }
+    match Config::deserialize(Value::Table(layer.clone())) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(OneError::Type(error.message().to_owned())),
+    }
+}
+
+fn layer_of(section: &str, key: &str, value: Value) -> Table {
+    let keys = Table::from_iter([(key.to_owned(), value)]);
+    Table::from_iter([(section.to_owned(), Value::Table(keys))])
+}
+
+fn unknown_key(section: &str, key: &str, known: &Table) -> String {
+    let keys: Vec<&str> = known.keys().map(String::as_str).collect();
+    let keys = keys.join(", ");
+    format!("section [{section}] has no key {key}; its keys are {keys}")
 }
 
 fn merge(under: &mut Table, over: Table) {
@@ -203,20 +295,18 @@ fn set_from_env(
         what: format!("{text:?} is not of type {}", example.type_str()),
         remedy: format!("the default is {example}"),
     })?;
-    let mut probe = Table::new();
-    probe.insert(key.to_owned(), value);
-    let layer = Table::from_iter([(section.to_owned(), Value::Table(probe))]);
-    if let Some(InvalidSetting { key, what, remedy }) = out_of_range(&layer) {
-        return Err(ConfigError::Environment {
+    let layer = layer_of(section, key, value);
+    check_one(&layer).map_err(|error| match error {
+        OneError::Range(InvalidSetting { key, what, remedy }) => ConfigError::Environment {
             name: name.to_owned(),
             what: format!("setting {key} {what}"),
             remedy,
-        });
-    }
-    Config::deserialize(Value::Table(layer.clone())).map_err(|error| ConfigError::Environment {
-        name: name.to_owned(),
-        what: error.message().to_owned(),
-        remedy: format!("the default is {example}"),
+        },
+        OneError::Type(what) => ConfigError::Environment {
+            name: name.to_owned(),
+            what,
+            remedy: format!("the default is {example}"),
+        },
     })?;
     merge(merged, layer);
     Ok(())

@@ -12,7 +12,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub use layers::{ConfigError, Overrides};
+pub use layers::{ConfigError, ConfigErrors, Overrides};
 pub(crate) use query::QueryConfig;
 #[cfg(test)]
 pub(crate) use settings::Io;

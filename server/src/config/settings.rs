@@ -410,19 +410,20 @@ impl Config {
         toml::to_string_pretty(self).expect("settings can be written as TOML")
     }
 
-    /// The first setting that is invalid, by itself or in combination with another. Ranges of
+    /// The settings that are invalid, by themselves or in combination with another. Ranges of
     /// numbers are checked by layer.
-    pub(super) fn invalid(&self) -> Option<InvalidSetting> {
-        let invalid = |key: &str, what: String, remedy: &str| {
-            Some(InvalidSetting {
+    pub(super) fn invalid(&self) -> Vec<InvalidSetting> {
+        let mut all = Vec::new();
+        let mut invalid = |key: &str, what: String, remedy: &str| {
+            all.push(InvalidSetting {
                 key: key.to_owned(),
                 what,
                 remedy: remedy.to_owned(),
-            })
+            });
         };
         let (http, ingest, storage) = (&self.http, &self.ingest, &self.storage);
         if !http.insecure && !http.listen.ip().to_canonical().is_loopback() {
-            return invalid(
+            invalid(
                 "http.listen",
                 format!(
                     "is {}, which other machines can reach, and the server has no authentication \
@@ -434,7 +435,7 @@ impl Config {
             );
         }
         if ingest.in_flight_bytes_max < ingest.packet_bytes_max {
-            return invalid(
+            invalid(
                 "ingest.in_flight_bytes_max",
                 format!(
                     "is {}, less than ingest.packet_bytes_max ({}): the largest packet is never \
@@ -445,7 +446,7 @@ impl Config {
             );
         }
         if storage.disk_resume_free_percent < storage.disk_stop_free_percent {
-            return invalid(
+            invalid(
                 "storage.disk_resume_free_percent",
                 format!(
                     "is {}, less than storage.disk_stop_free_percent ({}): ingest cannot resume",
@@ -455,12 +456,12 @@ impl Config {
             );
         }
         if !is_log_filter(&self.log.level) {
-            return invalid(
+            invalid(
                 "log.level",
                 format!("is {:?}, which is not a level or filter", self.log.level),
                 "use off, error, warn, info, debug, trace, or a list such as info,server=debug",
             );
         }
-        None
+        all
     }
 }

@@ -1,10 +1,10 @@
 use std::path::PathBuf;
 
 use super::layers::default_toml;
-use super::{Config, ConfigError, Overrides};
+use super::{Config, ConfigErrors, Overrides};
 
 #[expect(clippy::disallowed_methods, reason = "a test makes its own files")]
-fn load(file: Option<&str>, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
+fn load(file: Option<&str>, env: &[(&str, &str)]) -> Result<Config, ConfigErrors> {
     let folder = tempfile::tempdir().unwrap();
     let mut overrides = Overrides::default();
     if let Some(text) = file {
@@ -160,6 +160,36 @@ fn invalid_settings_are_refused_with_location_and_remedy() {
         error.contains("no/such.toml") && error.contains("--config"),
         "{error}"
     );
+}
+
+#[test]
+fn all_that_is_invalid_is_reported() {
+    let file = "[http]\nconnections_max = \"x\"\ndrain_seconds = -1\nno_key = 1\n[htp]\na = 1\n\
+                [log]\nlevel = \"inof\"\n[storage]\nio = \"tape\"\ndisk_resume_free_percent = 1\n";
+    let env = [
+        ("TRACEHOLD_RUNTIME_THREADS", "x"),
+        ("TRACEHOLD_RANGE_SIZE", "1"),
+    ];
+    let ConfigErrors(errors) = load(Some(file), &env).unwrap_err();
+    let found: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let wanted = [
+        "t.toml:2:19: invalid type: string",
+        "setting http.drain_seconds is -1",
+        "t.toml:4:1: section [http] has no key no_key",
+        "t.toml:5:2: no section [htp]",
+        "t.toml:10:6: unknown variant `tape`",
+        "environment variable TRACEHOLD_RANGE_SIZE",
+        "environment variable TRACEHOLD_RUNTIME_THREADS",
+        "setting storage.disk_resume_free_percent is 1",
+        "setting log.level is \"inof\"",
+    ];
+    for part in wanted {
+        assert!(
+            found.iter().any(|error| error.contains(part)),
+            "{part}: {found:#?}"
+        );
+    }
+    assert_eq!(found.len(), wanted.len(), "{found:#?}");
 }
 
 #[test]
