@@ -13,7 +13,8 @@ use storage_format::checksum::{crc32c, crc32c_append};
 use super::error::{FolderError, FolderFault, OnFault};
 use super::producer::Defects;
 use super::stream::{PacketEntry, StreamFile, TraceStream, sort_and_deduplicate};
-use super::text::TextPlan;
+use super::text::{TextPlan, TextStyle};
+use super::time_window::TimeWindow;
 
 /// Longest metadata that is read.
 const METADATA_BYTES_MAX: u64 = 1 << 30;
@@ -84,6 +85,23 @@ impl TraceFolder {
         self.plan.procedure().trace_class()
     }
 
+    /// The window in which all streams are active; without limits when a stream has no times.
+    pub(super) fn intersection(&self) -> TimeWindow {
+        let begins = self
+            .streams
+            .iter()
+            .map(|stream| stream.packets.first()?.begin);
+        let ends = self.streams.iter().map(|stream| stream.packets.last()?.end);
+        TimeWindow {
+            from: begins
+                .collect::<Option<Vec<_>>>()
+                .and_then(|all| all.into_iter().max()),
+            to: ends
+                .collect::<Option<Vec<_>>>()
+                .and_then(|all| all.into_iter().min()?.checked_add(1)),
+        }
+    }
+
     /// Adds the packets of `other`, a part of the same trace (such as a snapshot or a rotation of
     /// the same recording session), and removes those that are in both.
     ///
@@ -140,6 +158,24 @@ impl FolderParts {
             metadata_checksum: crc32c(&metadata),
             files: stream_files(path)?,
         })
+    }
+
+    /// Prints the events in another style, and as those of the trace with this name.
+    #[must_use]
+    pub fn with_style(self, style: TextStyle, name: &str) -> Self {
+        let procedure = self.plan.procedure().clone();
+        Self {
+            plan: Arc::new(TextPlan::with_style(procedure, style, name)),
+            ..self
+        }
+    }
+
+    /// Locates the packets that can be located.
+    ///
+    /// # Errors
+    /// Never: faults are in the result.
+    pub fn salvage_packets(self) -> Result<TraceFolder, FolderError> {
+        self.find(OnFault::Skip)
     }
 
     /// Locates the packets of all files.

@@ -5,23 +5,25 @@ use std::collections::HashSet;
 use ctf::class::{Encoding, FieldKind, Mappings, Scope};
 use ctf::text::{push_signed, push_unsigned, to_utf8};
 use ctf::{
-    Datum, DecodeError, DecodeFault, Event, EventPosition, EventReader, Field, Fields, Plan,
-    Procedure, Value,
+    Datum, DecodeError, DecodeFault, Event, EventPosition, EventReader, Field, Fields, Plan, Value,
 };
 
-use super::text::{BLOCK_BYTES, Block, Progress};
+use super::text::{BLOCK_BYTES, Block, Progress, TextPlan};
 
 /// Decodes packets to lines of JSON.
 #[derive(Debug)]
 pub(super) struct JsonDecoder {
     plan: Plan,
+    /// Nanoseconds that are added to all times.
+    clock_offset: i64,
     writer: ObjectWriter,
 }
 
 impl JsonDecoder {
-    pub(super) fn new(procedure: &Procedure) -> Self {
+    pub(super) fn new(text: &TextPlan) -> Self {
         Self {
-            plan: Plan::everything(procedure),
+            plan: Plan::everything(text.procedure()),
+            clock_offset: text.style().clock_offset,
             writer: ObjectWriter::default(),
         }
     }
@@ -47,6 +49,7 @@ impl JsonDecoder {
         let mut bytes = 0;
         while let Some(event) = reader.next_event()? {
             let time = event.nanoseconds();
+            let time = time.and_then(|time| time.checked_add(self.clock_offset));
             if time.is_none()
                 && let Some(cycles) = event.clock()
             {

@@ -18,15 +18,17 @@ mod preamble;
 mod producer;
 mod stream;
 mod text;
+mod time_window;
 
 pub use error::{FolderError, FolderFault, OnFault};
 pub use folder::{FolderParts, TraceFolder};
 pub use losses::{Loss, LossKind, losses};
-pub use merge::{EventFormat, TimeWindow, WriteError, WriteOptions, WriteSummary, write_events};
+pub use merge::{EventFormat, WriteError, WriteOptions, WriteSummary, write_events};
 pub use packet_index::{PacketIndexEntry, read_packet_index};
 pub use preamble::{MagicError, Preamble, PreambleError};
 pub use stream::{PacketEntry, StreamFile, TraceStream};
-pub use text::TextPlan;
+pub use text::{ClockText, FieldChoice, NameChoice, TextPlan, TextStyle};
+pub use time_window::TimeWindow;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 use super::error::{FolderError, OnFault};
 use super::folder::TraceFolder;
 use super::json::JsonDecoder;
-use super::stream::{PacketEntry, TraceStream};
+use super::stream::TraceStream;
 use super::text::{Block, LineWriter, Progress, TextPlan};
+use super::time_window::TimeWindow;
 use ctf::{DecodeError, EventPosition};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,33 +16,6 @@ use std::sync::Arc;
 
 /// Bytes of lines after which the output is written.
 const OUTPUT_BYTES: usize = 128 * 1024;
-
-/// A half-open window of time, in nanoseconds since the epoch. Events without a time are in every
-/// window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimeWindow {
-    /// The first instant in the window; `None` for no limit.
-    pub from: Option<i64>,
-    /// The first instant after the window; `None` for no limit.
-    pub to: Option<i64>,
-}
-
-impl TimeWindow {
-    fn contains(&self, time: Option<i64>) -> bool {
-        let Some(time) = time else { return true };
-        self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to)
-    }
-
-    fn overlaps(&self, packet: &PacketEntry) -> bool {
-        let too_late = self
-            .to
-            .is_some_and(|to| packet.begin.is_some_and(|begin| begin >= to));
-        let too_early = self
-            .from
-            .is_some_and(|from| packet.end.is_some_and(|end| end < from));
-        !too_late && !too_early
-    }
-}
 
 /// The number of events written, and packets that could not be decoded.
 #[derive(Debug, Default)]
@@ -71,6 +45,8 @@ pub struct WriteOptions {
     pub window: TimeWindow,
     /// What to do when a packet cannot be decoded.
     pub on_fault: OnFault,
+    /// Write only the events of a trace while all of its streams are active.
+    pub is_intersection: bool,
 }
 
 /// Why events could not be written.
@@ -108,7 +84,7 @@ impl<'t> StreamCursor<'t> {
     fn new(plan: Arc<TextPlan>, stream: &'t TraceStream, options: WriteOptions) -> Self {
         let is_text = options.format == EventFormat::Text;
         Self {
-            json: (!is_text).then(|| JsonDecoder::new(plan.procedure())),
+            json: (!is_text).then(|| JsonDecoder::new(&plan)),
             plan,
             stream,
             options,
@@ -224,6 +200,10 @@ pub fn write_events(
     let mut summary = WriteSummary::default();
     let mut cursors = Vec::new();
     for trace in traces {
+        let mut options = options;
+        if options.is_intersection {
+            options.window = options.window.and(&trace.intersection());
+        }
         let streams = trace.streams.iter();
         cursors
             .extend(streams.map(|stream| StreamCursor::new(trace.plan.clone(), stream, options)));
@@ -233,7 +213,9 @@ pub fn write_events(
         cursor.skip_to_window(&mut summary.faults)?;
         heap.extend(cursor.time().map(|time| Reverse((time, index))));
     }
-    let mut lines = LineWriter::default();
+    let mut lines = traces
+        .first()
+        .map_or_else(LineWriter::default, |trace| LineWriter::new(&trace.plan));
     let mut out = Vec::with_capacity(OUTPUT_BYTES * 2);
     while let Some(Reverse((_, index))) = heap.pop() {
         let cursor = &mut cursors[index];

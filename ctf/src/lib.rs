@@ -81,7 +81,7 @@ pub use event::{
 };
 pub use metadata::{
     Leniency, MetadataError, MetadataErrorKind, MetadataFrame, MetadataWarning, PacketizedMetadata,
-    ParsedMetadata, TextLocation, is_packetized, metadata_text, parse_metadata,
+    ParsedMetadata, TextLocation, is_packetized, metadata_text, metadata_text_with, parse_metadata,
     parse_metadata_with,
 };
 pub use procedure::{Node, NodeId, Procedure, ProcedureError};

@@ -92,7 +92,12 @@ impl BodyWriter {
         }
         match self.arrays.last_mut() {
             Some(index) if node.in_array => {
-                push_index(&mut self.out, *index);
+                if node.is_named {
+                    push_index(&mut self.out, *index);
+                } else {
+                    self.out
+                        .extend_from_slice(if *index == 0 { b" " } else { b", " });
+                }
                 *index += 1;
             }
             _ => layout.push_prefix(&mut self.out, node),

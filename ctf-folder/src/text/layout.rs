@@ -6,6 +6,8 @@ use ctf::text::{
 };
 use ctf::{NodeId, Procedure};
 
+use super::style::NameChoice;
+
 /// Enumeration values below this have precomputed labels.
 const READY_LABELS: u64 = 32;
 
@@ -37,6 +39,8 @@ pub(super) struct FieldLayout {
     pub(super) visible: bool,
     /// True for the element of an array, whose prefix is its index.
     pub(super) in_array: bool,
+    /// True when names and indexes are printed.
+    pub(super) is_named: bool,
     prefix: Prefix,
     pub(super) style: Style,
 }
@@ -69,7 +73,7 @@ pub(super) struct TextLayout {
 }
 
 impl TextLayout {
-    pub(super) fn new(procedure: &Procedure) -> Self {
+    pub(super) fn new(procedure: &Procedure, names: &NameChoice) -> Self {
         let mut layout = Self {
             nodes: Vec::new(),
             literals: Vec::new(),
@@ -84,6 +88,10 @@ impl TextLayout {
                     .field(procedure.node(id).class())
                     .kind
             });
+            let is_named = match node.scope() {
+                Scope::EventPayload => names.payload,
+                _ => names.context,
+            };
             let mut prefix = Vec::new();
             if let (Some(name), Some(parent), true) =
                 (node.display_name(), node.parent(), visible[index])
@@ -91,14 +99,17 @@ impl TextLayout {
                 let shown = &mut shown_members[parent.index()];
                 prefix.extend_from_slice(if *shown == 0 { b" " } else { b", " });
                 *shown += 1;
-                prefix.extend_from_slice(name.as_bytes());
-                prefix.extend_from_slice(b" = ");
+                if is_named {
+                    prefix.extend_from_slice(name.as_bytes());
+                    prefix.extend_from_slice(b" = ");
+                }
             }
             let prefix = layout.prefix(&prefix);
             let style = layout.style(procedure.trace_class(), node.class());
             layout.nodes.push(FieldLayout {
                 visible: visible[index],
                 in_array: matches!(parent, Some(FieldKind::Array(_))),
+                is_named,
                 prefix,
                 style,
             });
@@ -185,7 +196,9 @@ impl TextLayout {
         // Contained nodes directly follow their container.
         let element = self.nodes.get(id.index() + 1)?;
         match element.style {
-            Style::Unsigned { base, bits: 8 } if element.visible && element.in_array => Some(base),
+            Style::Unsigned { base, bits: 8 } if element.visible && element.in_array => {
+                Some(base).filter(|_| element.is_named)
+            }
             _ => None,
         }
     }

@@ -6,26 +6,33 @@
 
 mod array;
 mod body;
+mod head;
 mod layout;
+mod style;
 mod time;
 
 use body::{BodyContext, BodyWriter};
-use ctf::class::{EnvironmentValue, EventClass, Scope, StreamClassIndex, TraceClass};
-use ctf::text::push_signed;
+use ctf::class::{Scope, StreamClassIndex};
+use ctf::text::push_unsigned;
 use ctf::{DecodeError, DecodeFault, Event, EventPosition, EventReader, NodeId, Procedure};
+use head::Heads;
 use layout::TextLayout;
+pub use style::{ClockText, FieldChoice, NameChoice, TextStyle};
 use time::push_duration;
+use time::push_seconds;
 pub(super) use time::{BabeltraceClock, TimeText};
 
 /// Bytes of text after which a block ends with the current event.
 pub(super) const BLOCK_BYTES: usize = 256 * 1024;
 /// Placeholder for the time since the previous line, and the text of the first line.
 const NO_DELTA: &[u8; 11] = b"?.?????????";
-/// Scopes of an event that are printed, after the packet context.
-const SCOPES: [Scope; 3] = [
-    Scope::EventCommonContext,
-    Scope::EventSpecificContext,
-    Scope::EventPayload,
+/// The same in cycles.
+const NO_CYCLES: &[u8; 12] = b"????????????";
+/// Scopes of an event that are printed, after the packet context, and their names.
+const SCOPES: [(Scope, &str); 3] = [
+    (Scope::EventCommonContext, "stream.event.context = "),
+    (Scope::EventSpecificContext, "event.context = "),
+    (Scope::EventPayload, "event.fields = "),
 ];
 
 /// The compiled metadata of a trace, with the parts of the text that all its events share.
@@ -37,6 +44,8 @@ pub struct TextPlan {
     events: ctf::Plan,
     /// By the index of the stream class.
     streams: Vec<StreamText>,
+    style: TextStyle,
+    has_plain_times: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +60,7 @@ struct StreamText {
 pub(super) struct Line {
     /// Nanoseconds since the origin of the clock, when the stream has one.
     pub(super) time: Option<i64>,
+    cycles: u64,
     start: usize,
     end: usize,
     /// Offset in the line of the time since the previous line.
@@ -86,6 +96,7 @@ impl Block {
         self.writer.out.push(b'\n');
         self.lines.push(Line {
             time,
+            cycles: 0,
             start,
             end: self.writer.out.len(),
             delta: None,
@@ -105,27 +116,45 @@ pub(super) enum Progress {
 impl TextPlan {
     /// Compiles the text of the events of a trace.
     pub fn new(procedure: Procedure) -> Self {
-        let layout = TextLayout::new(&procedure);
+        Self::with_style(procedure, TextStyle::default(), "")
+    }
+
+    /// The same in another style, for the trace with this name.
+    pub fn with_style(procedure: Procedure, style: TextStyle, name: &str) -> Self {
+        let layout = TextLayout::new(&procedure, &style.names);
         let trace = procedure.trace_class();
-        let origin = origin_text(trace);
+        let heads = Heads {
+            style: &style,
+            trace,
+            name,
+        };
         let stream = |stream: &ctf::class::StreamClass| {
             let classes = stream.event_classes().iter();
             let clock = stream.default_clock;
             StreamText {
-                heads: classes.map(|event| head(&origin, event)).collect(),
-                clock: clock.map(|id| BabeltraceClock::new(trace.clock_class(id))),
+                heads: classes.map(|event| heads.head(event)).collect(),
+                clock: clock.map(|id| {
+                    BabeltraceClock::new(trace.clock_class(id)).shifted(style.clock_offset)
+                }),
             }
         };
         let streams = trace.stream_classes().iter().map(stream).collect();
         let events = ctf::Plan::new(&procedure, |field| {
-            SCOPES.contains(&field.scope) && layout.is_visible(field.node)
+            SCOPES.iter().any(|(scope, _)| *scope == field.scope) && layout.is_visible(field.node)
         });
         Self {
             procedure,
             layout,
             events,
             streams,
+            has_plain_times: style.has_plain_times(),
+            style,
         }
+    }
+
+    /// The style.
+    pub(super) fn style(&self) -> &TextStyle {
+        &self.style
     }
 
     /// The procedure of the trace.
@@ -188,6 +217,7 @@ impl TextPlan {
             return;
         }
         let length = block.writer.out.len();
+        self.scope_name(block, "stream.packet.context = ");
         block.writer.root(self.context(), fields);
         block
             .packet_context
@@ -217,8 +247,7 @@ impl TextPlan {
         event: &Event<'_>,
         block: &mut Block,
     ) -> Result<(), DecodeError> {
-        let writer = &mut block.writer;
-        let start = writer.out.len();
+        let start = block.writer.out.len();
         // Without a timestamp, the clock is at zero.
         let cycles = event.clock().unwrap_or(0);
         let time = stream.clock.and_then(|clock| clock.nanoseconds(cycles));
@@ -227,19 +256,25 @@ impl TextPlan {
         }
         let mut delta = None;
         if let Some(time) = time {
-            writer.out.push(b'[');
-            block.time.push(&mut writer.out, time);
-            writer.out.extend_from_slice(b"] (+");
-            delta = Some(writer.out.len() - start);
-            writer.out.extend_from_slice(NO_DELTA);
-            writer.out.extend_from_slice(b") ");
+            if self.has_plain_times {
+                let out = &mut block.writer.out;
+                out.push(b'[');
+                block.time.push(out, time);
+                out.extend_from_slice(b"] (+");
+                delta = Some(out.len() - start);
+                out.extend_from_slice(NO_DELTA);
+                out.extend_from_slice(b") ");
+            } else {
+                delta = self.styled_time(block, time, cycles).map(|at| at - start);
+            }
         }
+        let writer = &mut block.writer;
         let index = usize::try_from(event.class_index().0);
         let head = index.ok().and_then(|index| stream.heads.get(index));
         writer.out.extend_from_slice(head.map_or(&[], |head| head));
         writer.out.extend_from_slice(&block.packet_context);
         let mut has_scope = !block.packet_context.is_empty();
-        for scope in SCOPES {
+        for (scope, name) in SCOPES {
             // A root structure without visible fields is not decoded.
             if !event.has_scope(scope) {
                 continue;
@@ -248,16 +283,58 @@ impl TextPlan {
                 writer.out.extend_from_slice(b", ");
             }
             has_scope = true;
+            if self.style.names.scope {
+                writer.out.extend_from_slice(name.as_bytes());
+            }
             writer.root(self.context(), event.fields(scope));
         }
         writer.out.push(b'\n');
         block.lines.push(Line {
             time,
+            cycles,
             start,
             end: writer.out.len(),
             delta,
         });
         Ok(())
+    }
+
+    fn scope_name(&self, block: &mut Block, name: &str) {
+        if self.style.names.scope {
+            block.writer.out.extend_from_slice(name.as_bytes());
+        }
+    }
+
+    /// Writes the time of an event in another style than the default. Returns where the time since
+    /// the previous line is.
+    fn styled_time(&self, block: &mut Block, time: i64, cycles: u64) -> Option<usize> {
+        let (style, has_names) = (&self.style, self.style.names.header);
+        let out = &mut block.writer.out;
+        out.extend_from_slice(if has_names { b"timestamp = " } else { b"[" });
+        match style.clock {
+            ClockText::TimeOfDay => block.time.push_local(out, time, style.local_offset),
+            ClockText::Date => block.time.push_date(out, time, style.local_offset),
+            ClockText::Seconds => push_seconds(out, time),
+            ClockText::Cycles => push_padded(out, cycles, 20),
+        }
+        let mut delta = None;
+        if !style.no_delta {
+            out.extend_from_slice(if has_names { b", delta = +" } else { b"] (+" });
+            delta = Some(out.len());
+            let unknown: &[u8] = if style.is_in_cycles() {
+                NO_CYCLES
+            } else {
+                NO_DELTA
+            };
+            out.extend_from_slice(unknown);
+        }
+        let end: &[u8] = match (has_names, style.no_delta) {
+            (true, _) => b", ",
+            (false, true) => b"] ",
+            (false, false) => b") ",
+        };
+        out.extend_from_slice(end);
+        delta
     }
 }
 
@@ -272,9 +349,19 @@ fn overflow(offset: u64, cycles: u64) -> DecodeError {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LineWriter {
     last: Option<i64>,
+    last_cycles: Option<u64>,
+    is_in_cycles: bool,
 }
 
 impl LineWriter {
+    /// A writer of lines in the style of `plan`.
+    pub(super) fn new(plan: &TextPlan) -> Self {
+        Self {
+            is_in_cycles: plan.style.is_in_cycles(),
+            ..Self::default()
+        }
+    }
+
     /// Appends the line of an event of `block`.
     #[inline]
     pub(super) fn push(&mut self, out: &mut Vec<u8>, block: &Block, line: &Line) {
@@ -283,10 +370,13 @@ impl LineWriter {
         let (Some(time), Some(delta)) = (line.time, line.delta) else {
             return;
         };
+        let at = start + delta;
+        if self.is_in_cycles {
+            return self.push_cycles(out, at, line.cycles);
+        }
         let Some(last) = self.last.replace(time) else {
             return;
         };
-        let at = start + delta;
         let nanoseconds = time.wrapping_sub(last).cast_unsigned();
         match time::short_duration(nanoseconds) {
             Some(text) => out[at..at + NO_DELTA.len()].copy_from_slice(&text),
@@ -297,34 +387,20 @@ impl LineWriter {
             }
         }
     }
+
+    fn push_cycles(&mut self, out: &mut Vec<u8>, at: usize, cycles: u64) {
+        if let Some(last) = self.last_cycles.replace(cycles) {
+            let mut text = Vec::new();
+            push_padded(&mut text, cycles.wrapping_sub(last), NO_CYCLES.len());
+            out.splice(at..at + NO_CYCLES.len(), text);
+        }
+    }
 }
 
-/// Host, process name and process id of the producer, from the environment of the trace.
-fn origin_text(trace: &TraceClass) -> Vec<u8> {
+/// A number with leading zeros.
+fn push_padded(out: &mut Vec<u8>, value: u64, digits: usize) {
     let mut text = Vec::new();
-    for key in ["hostname", "procname", "vpid"] {
-        let Some(value) = trace.environment_entry(key) else {
-            continue;
-        };
-        if !text.is_empty() {
-            text.push(b':');
-        }
-        match value {
-            EnvironmentValue::String(value) => text.extend_from_slice(value.as_bytes()),
-            EnvironmentValue::Integer(value) => {
-                text.push(b'(');
-                push_signed(&mut text, *value);
-                text.push(b')');
-            }
-        }
-    }
-    if !text.is_empty() {
-        text.push(b' ');
-    }
-    text
-}
-
-fn head(origin: &[u8], event: &EventClass) -> Box<[u8]> {
-    let name = event.identity.name.as_deref().unwrap_or("<unknown>");
-    [origin, name.as_bytes(), b": "].concat().into()
+    push_unsigned(&mut text, value);
+    out.resize(out.len() + digits.saturating_sub(text.len()), b'0');
+    out.extend_from_slice(&text);
 }

@@ -26,6 +26,14 @@ impl BabeltraceClock {
         }
     }
 
+    /// The clock with an offset of this many more nanoseconds.
+    pub(crate) fn shifted(self, nanoseconds: i64) -> Self {
+        let offset = self
+            .offset
+            .and_then(|offset| offset.checked_add(nanoseconds));
+        Self { offset, ..self }
+    }
+
     /// Nanoseconds since the origin at `cycles`; `None` when they do not fit 64 bits.
     #[inline]
     pub(crate) fn nanoseconds(&self, cycles: u64) -> Option<i64> {
@@ -82,6 +90,68 @@ impl TimeText {
     }
 }
 
+impl TimeText {
+    /// The time of day in the local time zone.
+    pub(super) fn push_local(
+        &mut self,
+        out: &mut Vec<u8>,
+        nanoseconds: i64,
+        local_offset: Option<fn(i64) -> i64>,
+    ) {
+        self.push(out, local(nanoseconds, local_offset).unwrap_or(nanoseconds));
+    }
+
+    /// Date and time of day; only seconds before the epoch.
+    pub(super) fn push_date(
+        &mut self,
+        out: &mut Vec<u8>,
+        nanoseconds: i64,
+        local_offset: Option<fn(i64) -> i64>,
+    ) {
+        let shown = local(nanoseconds, local_offset);
+        if let Some(shown) = shown {
+            let (year, month, day) = date(shown / NS_PER_SECOND_SIGNED / 86_400);
+            push_unsigned(out, year);
+            for part in [month, day] {
+                out.push(b'-');
+                push_two_digits(out, part);
+            }
+            out.push(b' ');
+        }
+        self.push(out, shown.unwrap_or(nanoseconds));
+    }
+}
+
+/// The local time as nanoseconds; `None` before the epoch.
+fn local(nanoseconds: i64, local_offset: Option<fn(i64) -> i64>) -> Option<i64> {
+    let seconds = local_offset.map_or(0, |of| of(nanoseconds / NS_PER_SECOND_SIGNED));
+    let local = nanoseconds.checked_add(seconds.checked_mul(NS_PER_SECOND_SIGNED)?)?;
+    (nanoseconds >= 0 && local >= 0).then_some(local)
+}
+
+/// Year, month and day of a day since 1970-01-01, which is not negative.
+fn date(days: i64) -> (u64, u64, u64) {
+    let mut day = days.unsigned_abs();
+    // Years of 400 Gregorian years that begin on the first of March.
+    day += 719_468;
+    let era = day / 146_097;
+    let of_era = day % 146_097;
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + u64::from(month <= 2), month, of_month)
+}
+
+/// Seconds since the origin, with a sign before it.
+pub(super) fn push_seconds(out: &mut Vec<u8>, nanoseconds: i64) {
+    if nanoseconds < 0 {
+        out.push(b'-');
+    }
+    push_duration(out, nanoseconds.unsigned_abs());
+}
+
 /// `S.NNNNNNNNN`
 pub(crate) fn push_duration(out: &mut Vec<u8>, nanoseconds: u64) {
     push_unsigned(out, nanoseconds / NS_PER_SECOND);
@@ -119,6 +189,27 @@ mod tests {
         check(86_400_000_000_001, "00:00:00.000000001");
         check(-1, "-0.000000001");
         check(i64::MAX, "23:47:16.854775807");
+    }
+
+    #[test]
+    fn dates() {
+        let check = |seconds: i64, offset: Option<fn(i64) -> i64>, expected: &str| {
+            let mut out = Vec::new();
+            let time = seconds.saturating_mul(NS_PER_SECOND_SIGNED);
+            TimeText::default().push_date(&mut out, time, offset);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        };
+        check(0, None, "1970-01-01 00:00:00.000000000");
+        check(951_782_400, None, "2000-02-29 00:00:00.000000000");
+        check(1_795_242_148, None, "2026-11-21 06:22:28.000000000");
+        check(
+            1_795_242_148,
+            Some(|_| -18_000),
+            "2026-11-21 01:22:28.000000000",
+        );
+        check(4_107_542_399, None, "2100-02-28 23:59:59.000000000");
+        check(4_107_542_400, None, "2100-03-01 00:00:00.000000000");
+        check(-1, None, "-1.000000000");
     }
 
     #[test]

@@ -9,7 +9,7 @@ mod tests;
 
 pub use error::{MetadataError, MetadataErrorKind, MetadataFrame, MetadataWarning, TextLocation};
 pub use leniency::Leniency;
-pub use packets::{PacketizedMetadata, is_packetized, metadata_text};
+pub use packets::{PacketizedMetadata, is_packetized, metadata_text, metadata_text_with};
 
 use crate::class::{BuildError, Subject, TraceClass};
 use crate::integer::usize_from;
@@ -56,7 +56,7 @@ pub fn parse_metadata_with(
         return Err(MetadataError::in_text(&[], error));
     }
     if is_packetized(bytes) {
-        let stream = packets::text_with(bytes, leniency)?;
+        let stream = metadata_text_with(bytes, leniency)?;
         return parse_text(&stream.text, leniency);
     }
     parse_text(bytes, leniency)

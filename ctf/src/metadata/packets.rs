@@ -58,12 +58,15 @@ fn byte_order(bytes: &[u8]) -> Option<ByteOrder> {
 /// # Errors
 /// The byte offset of the invalid field or packet.
 pub fn metadata_text(bytes: &[u8]) -> Result<PacketizedMetadata<'_>, MetadataError> {
-    text_with(bytes, Leniency::Strict)
+    metadata_text_with(bytes, Leniency::Strict)
 }
 
 /// As [`metadata_text`]; in lenient mode, ignores bytes at the end that are too few for a packet
 /// header, and missing padding of the last packet.
-pub(super) fn text_with(
+///
+/// # Errors
+/// As [`metadata_text`].
+pub fn metadata_text_with(
     bytes: &[u8],
     leniency: Leniency,
 ) -> Result<PacketizedMetadata<'_>, MetadataError> {

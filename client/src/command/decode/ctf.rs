@@ -93,6 +93,7 @@ pub(super) fn decode(
         format: event_format,
         window: options.window(&traces)?,
         on_fault,
+        is_intersection: false,
     };
     let written = write_events(&traces, how, &mut *context.out()).map_err(|error| match error {
         WriteError::Trace(error) => refused(error),
