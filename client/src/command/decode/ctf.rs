@@ -1,32 +1,34 @@
 //! Prints CTF traces as Babeltrace does.
 
-use std::fs;
-use std::io::Write;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use ctf::{ElementReader, ElementText, Procedure};
+use ctf::{ElementReader, ElementText, Leniency, Procedure, metadata_text_with};
 use ctf_folder::{
-    EventFormat, FolderError, FolderFault, OnFault, TimeWindow, TraceFolder, WriteError,
-    WriteOptions, losses, write_events,
+    EventFormat, FolderError, FolderFault, FolderParts, LossKind, OnFault, TimeWindow, TraceFolder,
+    WriteError, WriteOptions, losses, write_events,
 };
 use query_engine::find_traces;
 use query_language::time::{Time, TimeErrorKind};
 
 use super::format::Format;
+use super::options::BabeltraceOptions;
 use crate::command::{CommandError, Context};
 
 /// Element text is written when it reaches this many bytes.
 const TEXT_BYTES: usize = 1 << 16;
 
-/// Which events are printed, and whether damaged packets are skipped.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Options {
+/// Which events are printed and how, and whether damaged packets are skipped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Options<'o> {
     pub(super) from: Option<Time>,
     pub(super) to: Option<Time>,
     pub(super) salvage: bool,
+    pub(super) babeltrace: &'o BabeltraceOptions,
 }
 
-impl Options {
+impl Options<'_> {
     /// The requested window, with the day on which the first trace begins for times of day.
     fn window(&self, traces: &[TraceFolder]) -> Result<TimeWindow, CommandError> {
         let packets = traces
@@ -42,10 +44,40 @@ impl Options {
             let instant = instant.transpose();
             instant.map_err(|error| CommandError::usage(format!("--{option}: {error}")))
         };
+        let (first, last) = self.babeltrace.window(begin).map_err(|error| {
+            CommandError::usage(format!("--begin, --end or --timerange: {error}"))
+        })?;
+        // Nothing is after the last instant.
+        let after = last.and_then(|last| last.checked_add(1));
         Ok(TimeWindow {
-            from: resolve(self.from, "from")?,
-            to: resolve(self.to, "to")?,
+            from: resolve(self.from, "from")?.or(first),
+            to: resolve(self.to, "to")?.or(after),
         })
+    }
+
+    /// Opens the trace in `folder`, which was found in `path`.
+    fn open(
+        &self,
+        path: &Path,
+        folder: &Path,
+        format: Format,
+    ) -> Result<TraceFolder, CommandError> {
+        if let Some(what) = self.babeltrace.contradiction() {
+            return Err(CommandError::usage(what.to_owned()));
+        }
+        let Some(style) = self.babeltrace.style() else {
+            let what = "--clock-offset: the offset exceeds 64 bits of nanoseconds";
+            return Err(CommandError::usage(what.to_owned()));
+        };
+        let name = folder.strip_prefix(path).unwrap_or(folder);
+        let parts = FolderParts::open(folder).map_err(refused)?;
+        let parts = parts.with_style(style, &name.to_string_lossy());
+        let opened = if self.salvage || format == Format::Elements {
+            parts.salvage_packets()
+        } else {
+            parts.find_packets()
+        };
+        opened.map_err(refused)
     }
 }
 
@@ -54,19 +86,37 @@ pub(super) fn decode(
     context: &Context,
     paths: &[PathBuf],
     format: Format,
-    options: Options,
+    options: &Options<'_>,
+) -> Result<bool, CommandError> {
+    let Some(path) = &options.babeltrace.output else {
+        return decode_to(context, &mut *context.out(), paths, format, options);
+    };
+    let failed = |error| CommandError::io(path.display(), error);
+    let mut output = BufWriter::new(File::create(path).map_err(failed)?);
+    let is_whole = decode_to(context, &mut output, paths, format, options)?;
+    output.flush().map_err(failed)?;
+    Ok(is_whole)
+}
+
+fn decode_to(
+    context: &Context,
+    output: &mut dyn Write,
+    paths: &[PathBuf],
+    format: Format,
+    options: &Options<'_>,
 ) -> Result<bool, CommandError> {
     let mut traces: Vec<TraceFolder> = Vec::new();
     for path in paths {
         for folder in find_traces(path)? {
-            let opened = if options.salvage || format == Format::Elements {
-                TraceFolder::salvage(&folder)
-            } else {
-                TraceFolder::open(&folder)
-            };
-            let opened = opened.map_err(refused)?;
-            join(&mut traces, opened);
+            if format == Format::CtfMetadata {
+                metadata(output, &folder.join("metadata"))?;
+                continue;
+            }
+            join(&mut traces, options.open(path, &folder, format)?);
         }
+    }
+    if format == Format::CtfMetadata {
+        return Ok(true);
     }
     let has_files = |trace: &TraceFolder| !trace.streams.is_empty() || !trace.unread.is_empty();
     let is_empty = !traces.iter().any(has_files);
@@ -79,26 +129,60 @@ pub(super) fn decode(
             context.note(format!("{}:{at}: {}", path.display(), warning.message));
         }
     }
-    let event_format = match format {
-        Format::Elements => return elements(context, &traces),
-        Format::Text => EventFormat::Text,
-        Format::Ndjson => EventFormat::Json,
-    };
-    let on_fault = if options.salvage {
-        OnFault::Skip
-    } else {
-        OnFault::Stop
-    };
+    if format == Format::Elements {
+        return elements(output, &traces);
+    }
+    Ok(events(context, output, &traces, format, options)? && !is_empty)
+}
+
+/// Prints the text of metadata without its packets.
+fn metadata(output: &mut dyn Write, path: &Path) -> Result<(), CommandError> {
+    let bytes = fs::read(path).map_err(|error| CommandError::io(path.display(), error))?;
+    let text = metadata_text_with(&bytes, Leniency::Lenient)
+        .map_err(|error| CommandError::damage(path.display(), error))?;
+    output.write_all(&text.text)?;
+    // As Babeltrace does, whether the text ends a line or not.
+    output.write_all(b"\n")?;
+    Ok(())
+}
+
+/// Prints or counts the events of `traces`; whether all were whole.
+fn events(
+    context: &Context,
+    output: &mut dyn Write,
+    traces: &[TraceFolder],
+    format: Format,
+    options: &Options<'_>,
+) -> Result<bool, CommandError> {
+    let is_json = format == Format::Ndjson;
     let how = WriteOptions {
-        format: event_format,
-        window: options.window(&traces)?,
-        on_fault,
-        is_intersection: false,
+        format: if is_json {
+            EventFormat::Json
+        } else {
+            EventFormat::Text
+        },
+        window: options.window(traces)?,
+        on_fault: if options.salvage {
+            OnFault::Skip
+        } else {
+            OnFault::Stop
+        },
+        is_intersection: options.babeltrace.stream_intersection,
     };
-    let written = write_events(&traces, how, &mut *context.out()).map_err(|error| match error {
+    let mut nothing = std::io::sink();
+    let is_printed = !matches!(format, Format::Counter | Format::Dummy);
+    let lines: &mut dyn Write = if is_printed {
+        &mut *output
+    } else {
+        &mut nothing
+    };
+    let written = write_events(traces, how, lines).map_err(|error| match error {
         WriteError::Trace(error) => refused(error),
         WriteError::Output(error) => CommandError::Output(error),
     })?;
+    if format == Format::Counter {
+        count(output, traces, written.events)?;
+    }
     for loss in traces.iter().flat_map(losses) {
         context.note(loss.message);
     }
@@ -108,7 +192,36 @@ pub(super) fn decode(
     for fault in faults {
         context.note(format!("tracehold: {fault}"));
     }
-    Ok(is_whole && !is_empty)
+    Ok(is_whole)
+}
+
+/// Prints how many messages Babeltrace would send.
+fn count(output: &mut dyn Write, traces: &[TraceFolder], events: u64) -> std::io::Result<()> {
+    let mut streams = 0;
+    let mut packets = 0;
+    for stream in traces.iter().flat_map(|trace| &trace.streams) {
+        streams += 1;
+        packets += stream.packets.len() as u64;
+    }
+    let lost = |kind| {
+        let all = traces.iter().flat_map(losses);
+        all.filter(|loss| loss.kind == kind).count() as u64
+    };
+    let counts = [
+        (events, "Event messages"),
+        (streams, "Stream beginning messages"),
+        (streams, "Stream end messages"),
+        (packets, "Packet beginning messages"),
+        (packets, "Packet end messages"),
+        (lost(LossKind::Events), "Discarded event messages"),
+        (lost(LossKind::Packets), "Discarded packet messages"),
+        (0, "Message iterator inactivity messages"),
+    ];
+    for (count, what) in counts {
+        writeln!(output, "{count:>15} {what}")?;
+    }
+    let total: u64 = counts.iter().map(|(count, _)| count).sum();
+    writeln!(output, "{total:>15} messages (TOTAL)")
 }
 
 /// Adds a trace, or joins it with the one that it is a part of.
@@ -128,19 +241,19 @@ fn refused(error: FolderError) -> CommandError {
 }
 
 /// Prints the elements of all stream files, one file after another.
-fn elements(context: &Context, traces: &[TraceFolder]) -> Result<bool, CommandError> {
+fn elements(output: &mut dyn Write, traces: &[TraceFolder]) -> Result<bool, CommandError> {
     let mut is_whole = true;
     for trace in traces {
         let files = trace.streams.iter().flat_map(|stream| &stream.files);
         for file in files.chain(&trace.unread) {
-            is_whole &= elements_of(context, trace.plan.procedure(), &file.path)?;
+            is_whole &= elements_of(output, trace.plan.procedure(), &file.path)?;
         }
     }
     Ok(is_whole)
 }
 
 fn elements_of(
-    context: &Context,
+    output: &mut dyn Write,
     procedure: &Procedure,
     path: &Path,
 ) -> Result<bool, CommandError> {
@@ -158,14 +271,14 @@ fn elements_of(
             Err(error) => break Err(error),
         }
         if text.len() >= TEXT_BYTES {
-            context.out().write_all(text.as_bytes())?;
+            output.write_all(text.as_bytes())?;
             text.clear();
         }
     };
     if let Err(error) = &ends {
         written(writer.error(&mut text, error));
     }
-    context.out().write_all(text.as_bytes())?;
+    output.write_all(text.as_bytes())?;
     Ok(ends.is_ok())
 }
 

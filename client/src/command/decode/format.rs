@@ -9,4 +9,20 @@ pub(in crate::command::decode) enum Format {
     Elements,
     /// One JSON object per event
     Ndjson,
+    /// The text of the metadata (CTF)
+    CtfMetadata,
+    /// Numbers of events, streams and packets, as babeltrace2 counts messages (CTF)
+    Counter,
+    /// Nothing: only decode (CTF)
+    Dummy,
+}
+
+impl Format {
+    /// True for formats that only CTF traces have.
+    pub(in crate::command::decode) fn is_of_ctf(self) -> bool {
+        matches!(
+            self,
+            Self::Elements | Self::CtfMetadata | Self::Counter | Self::Dummy
+        )
+    }
 }

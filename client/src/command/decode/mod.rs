@@ -4,6 +4,7 @@ mod ctf;
 mod events;
 mod format;
 mod io_trace;
+mod options;
 mod rocksdb;
 
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use trace_kinds::Content;
 use super::{CommandError, Context, Exit, refuse};
 use crate::file_content::recognize_file;
 use format::Format;
+use options::BabeltraceOptions;
 
 const ACCEPTED: &str = "a CTF trace folder, a DFTracer file, a Chrome trace, an I/O or block cache \
                         trace of RocksDB, or an I/O trace of a server";
@@ -30,7 +32,13 @@ pub(super) struct Decode {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(
+        short = 'o',
+        long,
+        visible_alias = "output-format",
+        value_enum,
+        default_value_t = Format::Text
+    )]
     format: Format,
     /// Print only events at or after TIME (CTF)
     ///
@@ -44,6 +52,8 @@ pub(super) struct Decode {
     /// Skip damaged packets instead of stopping at them (CTF)
     #[arg(long)]
     salvage: bool,
+    #[command(flatten)]
+    babeltrace: BabeltraceOptions,
 }
 
 fn time(text: &str) -> Result<Time, TimeError> {
@@ -65,8 +75,9 @@ impl Decode {
                 from: self.from,
                 to: self.to,
                 salvage: self.salvage,
+                babeltrace: &self.babeltrace,
             };
-            let is_whole = ctf::decode(context, &folders, format, options)?;
+            let is_whole = ctf::decode(context, &folders, format, &options)?;
             exit = if is_whole {
                 exit
             } else {
@@ -78,6 +89,12 @@ impl Decode {
         {
             let what = "--from and --to apply to folders of CTF traces; `tracehold query` selects \
                         events of other traces by time";
+            return Err(CommandError::usage(format!("{}: {what}", path.display())));
+        }
+        if let Some(path) = files.first()
+            && (self.babeltrace.is_used() || (format.is_of_ctf() && format != Format::Elements))
+        {
+            let what = "the options and formats of babeltrace2 apply to folders of CTF traces";
             return Err(CommandError::usage(format!("{}: {what}", path.display())));
         }
         for path in &files {
