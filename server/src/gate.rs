@@ -252,8 +252,8 @@ impl Gate {
         };
         let instance = id.to_str().unwrap_or("");
         self.entrance.metrics.refused(problem.code());
-        // The accept loop logs the shortage of connections once for many requests.
-        if problem.status().is_server_error() && problem.code() != CONNECTIONS_EXHAUSTED {
+        let is_logged_once = LOGGED_ONCE.contains(&problem.code());
+        if problem.status().is_server_error() && !is_logged_once {
             let (code, what) = (problem.code(), problem.what());
             tracing::error!(
                 request_id = instance,
@@ -320,6 +320,9 @@ fn transfer_coding_unsupported() -> Problem {
     .remedy("send the body chunked or with Content-Length; compress it with Content-Encoding")
     .closing()
 }
+
+/// Refusals of a state of the server that is logged when it begins, not for each request.
+const LOGGED_ONCE: [&str; 3] = [CONNECTIONS_EXHAUSTED, "storage_recovering", "recovering"];
 
 /// The code of a request that came when all connections were in use.
 const CONNECTIONS_EXHAUSTED: &str = "connections_exhausted";

@@ -300,7 +300,26 @@ fn packets_without_a_storage_wait_for_the_recordings_that_resume() {
     check_recovering(&agent.refused(&mut api, COUNT, &payload(2, COUNT, 700)));
     let path = format!("/recordings/{recording}");
     check_recovering(&api.refused("DELETE", &path, None));
+    // Spans have no position by which a repeat would be recognized.
+    let spans = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": [{
+        "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174",
+        "name": "sent while the storage is recovered",
+        "startTimeUnixNano": "1795226501877000000", "endTimeUnixNano": "1795226501878000000",
+    }] }] }] });
+    let spans = spans.to_string();
+    let send_spans = |api: &mut Api| {
+        let request = Request::new("POST", "/v1/traces")
+            .header("content-type", "application/json")
+            .body(spans.as_bytes());
+        api.send(&request).unwrap()
+    };
+    let refused = send_spans(&mut api);
+    assert_eq!(refused.status, 503, "{}", refused.brief());
+    assert!(refused.header("retry-after").is_some());
     setting.release();
+    let accepted = send_spans(&mut api);
+    assert_eq!(accepted.status, 200, "{}", accepted.brief());
+    stored += 1;
     assert_eq!(agent.next_sequence(&mut api), COUNT);
     // Neither a repeat nor what was refused is lost or stored twice.
     for sequence in COUNT - 2..COUNT + 3 {
