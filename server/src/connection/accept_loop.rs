@@ -191,9 +191,6 @@ fn protocol(http: &HttpConfig) -> http1::Builder {
         // From the end of a response to the next complete head. `GuardedStream` limits the time
         // for a head that has begun.
         .header_read_timeout(http.keep_alive().max(http.header_read()))
-        // A client may close its sending side after its last request and still wait for the
-        // response.
-        .half_close(true)
         .max_headers(usize::try_from(http.header_count_max).unwrap_or(usize::MAX))
         .max_header_size(header_bytes)
         .max_buf_size(header_bytes.max(READ_BUFFER_BYTES_MAX))

@@ -331,17 +331,6 @@ async fn without_a_connection_only_health_is_served() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_has_closed_its_sending_side_gets_its_response() {
-    let server = Server::start(HttpConfig::default()).await;
-    let mut half = server
-        .connect("GET /pauses HTTP/1.1\r\nHost: x\r\n\r\n")
-        .await;
-    half.shutdown().await.unwrap();
-    let answer = rest(half).await;
-    assert!(answer.ends_with("rested"), "{answer}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_stays_open_longer_than_a_head_may_take() {
     let server = Server::start(quick()).await;
     let get = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
