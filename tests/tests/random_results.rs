@@ -48,16 +48,14 @@ fn number(value: &Value) -> Option<(i128, f64)> {
     if let Ok(whole) = text.parse::<i128>() {
         return Some((whole, 0.0));
     }
-    let float: f64 = text.parse().ok()?;
+    let float: f64 = text.parse().ok().filter(|float: &f64| float.is_finite())?;
     if float.abs() >= 1e38 {
         // Beyond all integers: the float itself decides.
         let whole = if float < 0.0 { i128::MIN } else { i128::MAX };
         return Some((whole, float));
     }
     #[expect(clippy::cast_possible_truncation, reason = "it is in range")]
-    float
-        .is_finite()
-        .then(|| (float.trunc() as i128, float.fract()))
+    Some((float.trunc() as i128, float.fract()))
 }
 
 fn float(value: &Value) -> Option<f64> {
@@ -140,7 +138,11 @@ fn sample(random: &mut Random, rows: &[Row]) -> (String, Value) {
         let names: Vec<&String> = row.keys().collect();
         let name = *one(random, &names);
         let is_plain = match &row[name] {
-            Value::String(text) => !text.contains(['"', '\'', '\\', '\u{fffd}']),
+            // It becomes a part of an argument of the command line.
+            Value::String(text) => {
+                let is_special = |c: char| c.is_control() || "\"'\\\u{fffd}".contains(c);
+                !text.contains(is_special)
+            }
             Value::Null => false,
             _ => true,
         };
@@ -384,7 +386,15 @@ fn sort_groups(groups: &mut [Group<'_>], has_interval: bool, has_bucket: bool) {
     groups.sort_by(|(a, rows_a), (b, rows_b)| {
         let last = a.len().wrapping_sub(1);
         let is_bucket = |at: &usize| (has_interval && *at == 0) || (has_bucket && *at == last);
-        let at = |at: usize| in_order(a[at].as_ref(), b[at].as_ref(), false);
+        // Texts that spell the same number are different groups.
+        let spelling = |value: &Option<Value>| match value {
+            Some(Value::String(text)) => (text.len(), text.clone()),
+            _ => (0, String::new()),
+        };
+        let at = |at: usize| {
+            let order = in_order(a[at].as_ref(), b[at].as_ref(), false);
+            order.then(spelling(&a[at]).cmp(&spelling(&b[at])))
+        };
         let buckets = (0..a.len()).filter(is_bucket).map(at);
         let others = (0..a.len()).filter(|at| !is_bucket(at)).map(at);
         buckets
