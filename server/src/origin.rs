@@ -51,18 +51,21 @@ impl Origins {
         {
             return Some(host_not_allowed(host.host()));
         }
-        let is_safe = matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
-        let origin = headers.get(header::ORIGIN).filter(|_| !is_safe)?;
-        let is_own = host.is_some_and(|host| is_same(origin, &host));
+        if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            return None;
+        }
         let is_allowed = |text: &str| {
             let listed = |allowed: &String| allowed.eq_ignore_ascii_case(text);
             self.allowed_origins.iter().any(listed)
         };
-        if is_own || origin.to_str().is_ok_and(is_allowed) {
-            return None;
-        }
+        let is_foreign = |origin: &&HeaderValue| {
+            let is_own = (host.as_ref()).is_some_and(|host| is_same(origin, host));
+            !is_own && !origin.to_str().is_ok_and(is_allowed)
+        };
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let foreign = origins.find(is_foreign)?;
         Some(origin_not_allowed(&String::from_utf8_lossy(
-            origin.as_bytes(),
+            foreign.as_bytes(),
         )))
     }
 
@@ -235,6 +238,14 @@ mod tests {
                 check(&own, &method, host, origin, 0);
             }
         }
+        // None of several origins may be foreign.
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, "localhost:7117".parse().unwrap());
+        for origin in ["http://localhost:7117", "https://evil.example"] {
+            headers.append(header::ORIGIN, origin.parse().unwrap());
+        }
+        let problem = Origins::new(&own).refusal(&Method::POST, &headers);
+        assert_eq!(problem.unwrap().status(), StatusCode::FORBIDDEN);
         let trusting = HttpConfig {
             allowed_origins: "https://ui.perfetto.dev".to_owned(),
             ..own
