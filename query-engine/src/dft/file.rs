@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use chunk_index::{ColumnFilter, DftDamage};
 use query_language::{BareUnit, FieldTable, Filter};
 use storage_format::Kind;
-use trace_kinds::dft::{DftDecoder, Names, Prefilter, TimeUnit};
+use trace_kinds::dft::{DftDecoder, LINE_BYTES_MAX, Names, Prefilter, TimeUnit};
 use trace_kinds::gzip::{GzipDamage, Scanner};
 use trace_kinds::{EachEvent, Origin, OriginFields};
 
@@ -182,7 +182,12 @@ impl DftFile {
             end += more.len() as u64;
             let line_end = memchr::memchr(b'\n', &more).map_or(more.len(), |newline| newline + 1);
             text.extend_from_slice(&more[..line_end]);
-            if text.len() as u64 > SLICE_BYTES + trace_kinds::dft::LINE_BYTES_MAX as u64 {
+            let is_complete = text.ends_with(b"\n") || end >= self.len;
+            if !is_complete && text.len() as u64 > SLICE_BYTES + LINE_BYTES_MAX as u64 {
+                // The line is too long to be a record. No other slice counts it.
+                let whole = memchr::memrchr(b'\n', &text).map_or(0, |newline| newline + 1);
+                text.truncate(whole.max(begin));
+                events.counters.decoded.broken += 1;
                 break;
             }
         }

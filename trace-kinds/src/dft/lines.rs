@@ -95,7 +95,9 @@ impl Lines {
 
     /// Ends the text: passes on the last line, which has no line end.
     pub fn finish(&mut self, mut each: impl FnMut(Part<'_>) -> ControlFlow<()>) -> ControlFlow<()> {
-        self.skipping = false;
+        if std::mem::take(&mut self.skipping) {
+            return each(Part::Skipped(0, true));
+        }
         let carry = std::mem::take(&mut self.carry);
         if carry.is_empty() {
             ControlFlow::Continue(())
@@ -153,6 +155,24 @@ mod tests {
             assert_eq!(parts, [&b"{1}\n"[..], b"{half", b"{2}\n"]);
             assert_eq!(skipped_bytes, skipped);
         }
+    }
+
+    #[test]
+    fn an_endless_line_is_counted_where_the_text_ends() {
+        let mut lines = Lines::default();
+        let mut ended = 0;
+        let mut each = |part: Part<'_>| {
+            ended += u64::from(matches!(part, Part::Skipped(_, true)));
+            ControlFlow::Continue(())
+        };
+        assert!(
+            lines
+                .feed(&vec![b'x'; LINE_BYTES_MAX + 1], &mut each)
+                .is_continue()
+        );
+        assert!(lines.finish(&mut each).is_continue());
+        assert!(lines.finish(&mut each).is_continue());
+        assert_eq!(ended, 1);
     }
 
     #[test]

@@ -147,3 +147,42 @@ fn a_damaged_member_gives_no_rows_and_is_reported() {
         assert_eq!((again.update, again.fault), (Update::Fresh, indexed.fault));
     }
 }
+
+/// A line that is too long for a record is counted, also when the file ends in it.
+#[test]
+fn a_line_without_end_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = r#"{"id":0,"name":"read","cat":"POSIX","pid":1,"tid":1,"ts":1,"dur":1,"ph":"X"}"#;
+    let blanks = " ".repeat(40 << 20);
+    for (name, middle, found) in [
+        ("cut", format!("{record}\n{record}\n{blanks}"), 2),
+        (
+            "between",
+            format!("{record}\n{blanks}{record}\n{record}\n"),
+            2,
+        ),
+        (
+            "behind a record",
+            format!("{record}\n{record},{blanks}{record}\n{record}\n"),
+            2,
+        ),
+    ] {
+        let text = format!("[\n{middle}").into_bytes();
+        let (plain, packed) = (folder.path().join("a.pfw"), folder.path().join("a.pfw.gz"));
+        std::fs::write(&packed, gzip(&text, usize::MAX)).unwrap();
+        std::fs::write(&plain, text).unwrap();
+        for path in [plain, packed] {
+            let paths = [path.clone()];
+            for indexed in [false, true] {
+                if indexed {
+                    let built = build(&path, &options(1 << 20)).unwrap();
+                    write_sidecar(&path, &built.index).unwrap();
+                }
+                let (count, report) = ask_count(&paths, &request(""), indexed);
+                assert_eq!(report.indexed, usize::from(indexed), "{name}");
+                let skipped = report.skipped_parts();
+                assert_eq!((count, skipped), (found, 1), "{name} {path:?} {indexed}");
+            }
+        }
+    }
+}
