@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use trace_kinds::{Content, PREFIX_BYTES, Recognized, recognize};
+use trace_kinds::{Content, LONG_PREFIX_BYTES, PREFIX_BYTES, Recognized, recognize};
 
 use crate::ReadError;
 
@@ -21,11 +21,23 @@ pub(crate) const FOLDER_DEPTH_MAX: usize = 32;
 pub fn recognize_file(path: &Path) -> Result<Recognized, ReadError> {
     let length = regular_file(path)?.len();
     let failed = |error| ReadError::fetch(path.display().to_string(), error);
+    let mut file = File::open(path).map_err(failed)?;
+    recognize_start(&mut file, length).map_err(failed)
+}
+
+/// Recognizes a file of `length` bytes by its first ones, which are read next.
+pub(crate) fn recognize_start(file: &mut File, length: u64) -> io::Result<Recognized> {
     let mut prefix = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    let read = file.take(PREFIX_BYTES as u64).read_to_end(&mut prefix);
-    read.map_err(failed)?;
-    Ok(recognize(&prefix, prefix.len() as u64 >= length))
+    let mut start = file.take(PREFIX_BYTES as u64);
+    start.read_to_end(&mut prefix)?;
+    let is_whole = |prefix: &[u8]| prefix.len() as u64 >= length;
+    let found = recognize(&prefix, is_whole(&prefix));
+    if !found.is_undecided() || is_whole(&prefix) {
+        return Ok(found);
+    }
+    start.set_limit((LONG_PREFIX_BYTES - PREFIX_BYTES) as u64);
+    start.read_to_end(&mut prefix)?;
+    Ok(recognize(&prefix, is_whole(&prefix)))
 }
 
 /// The metadata of a regular file.

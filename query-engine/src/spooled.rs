@@ -7,9 +7,9 @@ use std::io::{self, Cursor, Read, Seek, Write};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use trace_kinds::{Container, PREFIX_BYTES, Recognized, recognize};
+use trace_kinds::{Container, Recognized};
 
-use crate::file_content::recognize_file;
+use crate::file_content::{recognize_file, recognize_start};
 use crate::{LocalFile, ReadError};
 
 /// Bytes per read.
@@ -63,15 +63,11 @@ pub(crate) fn spooled(path: &Path) -> Result<Option<Spooled>, ReadError> {
     } else if let (_, Some(error)) = copy_all(&mut source, &mut copy)? {
         return Err(failed(error));
     }
-    let mut prefix = Vec::new();
+    let length = copy.stream_position().map_err(ReadError::Spill)?;
     copy.rewind().map_err(ReadError::Spill)?;
-    let start = Read::by_ref(&mut copy)
-        .take(PREFIX_BYTES as u64)
-        .read_to_end(&mut prefix);
-    start.map_err(ReadError::Spill)?;
-    let is_whole = prefix.len() < PREFIX_BYTES;
+    let found = recognize_start(&mut copy, length).map_err(ReadError::Spill)?;
     Ok(Some(Spooled {
-        found: recognize(&prefix, is_whole),
+        found,
         file: LocalFile::named(path, copy),
         fault,
     }))

@@ -32,4 +32,6 @@ pub use error::DecodeError;
 pub use event::{Decoded, Decoder, EachEvent, Event};
 pub use kind::{StreamContext, bare_unit, decoder_for, dimensions, has_events};
 pub use origin::{EventWithOrigin, Origin, OriginFields};
-pub use recognize::{Content, MetadataFormat, PREFIX_BYTES, Recognized, recognize};
+pub use recognize::{
+    Content, LONG_PREFIX_BYTES, MetadataFormat, PREFIX_BYTES, Recognized, recognize,
+};

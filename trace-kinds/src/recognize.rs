@@ -2,8 +2,9 @@
 //!
 //! Push, decode, query, index and analyze all call [`recognize`], so a file is the same thing to
 //! each of them, whatever its name. A caller reads the first [`PREFIX_BYTES`] of a file and matches
-//! on [`Recognized::plain`], or on container and content. [`Recognized::kind`] is the kind of its
-//! packets; [`Recognized::hint`] completes the message where the caller refuses the file.
+//! on [`Recognized::plain`], or on container and content. Where [`Recognized::is_undecided`] says
+//! so, it tries again with [`LONG_PREFIX_BYTES`]. [`Recognized::kind`] is the kind of its packets;
+//! [`Recognized::hint`] completes the message where the caller refuses the file.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -11,7 +12,7 @@ use std::io::{self, Read};
 use storage_format::Kind;
 
 use crate::Container;
-use crate::chrome::is_chrome;
+use crate::chrome::{self, Recognition};
 use crate::dft::begins_with_lines;
 use crate::io_trace::is_io_trace;
 use crate::rocksdb::{self, TraceKind};
@@ -19,7 +20,15 @@ use crate::rocksdb::{self, TraceKind};
 /// Bytes of a file that are enough to recognize it.
 pub const PREFIX_BYTES: usize = 64 << 10;
 
-/// Bytes that are decompressed to recognize what a container contains.
+/// Bytes of a file that decide where [`PREFIX_BYTES`] do not: a Chrome trace may begin with a long
+/// description of the machine, or with a long event.
+pub const LONG_PREFIX_BYTES: usize = 8 << 20;
+
+const UNDECIDED: &str =
+    "it begins like a Chrome trace, but has no list of events in its first 8 MiB";
+
+/// Bytes that are decompressed to recognize what a container contains; where they do not decide,
+/// [`LONG_PREFIX_BYTES`].
 const TEXT_BYTES: u64 = 64 << 10;
 /// Limit on the memory that the header of a zstd frame can claim: a window of 8 MiB.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
@@ -98,14 +107,22 @@ pub fn recognize(prefix: &[u8], is_whole: bool) -> Recognized {
     let container = Container::of(prefix);
     let decompressed = |reader: &mut dyn Read| {
         let mut text = Vec::new();
-        // Where the prefix ends inside a member or is damaged, the text up to there decides.
-        let is_whole = reader.take(TEXT_BYTES).read_to_end(&mut text).is_ok()
-            && is_whole
-            && (text.len() as u64) < TEXT_BYTES;
-        match content(&text, is_whole) {
-            Content::Empty if !is_whole => Content::Unknown("it cannot be decompressed"),
-            content => content,
+        let mut recognized = Content::Unknown(UNDECIDED);
+        for limit in [TEXT_BYTES, LONG_PREFIX_BYTES as u64] {
+            let rest = limit.saturating_sub(text.len() as u64);
+            // Where the prefix ends inside a member or is damaged, the text up to there decides.
+            let is_whole = reader.take(rest).read_to_end(&mut text).is_ok()
+                && is_whole
+                && (text.len() as u64) < limit;
+            recognized = match content(&text, is_whole) {
+                Content::Empty if !is_whole => Content::Unknown("it cannot be decompressed"),
+                content => content,
+            };
+            if recognized != Content::Unknown(UNDECIDED) {
+                break;
+            }
         }
+        recognized
     };
     let content = match container {
         Container::Plain => content(prefix, is_whole),
@@ -139,12 +156,21 @@ fn content(prefix: &[u8], is_whole: bool) -> Content {
         content
     } else if rocksdb::has_magic(prefix) {
         Content::Rocksdb(rocksdb::kind_of_prefix(prefix))
-    } else if is_chrome(prefix) {
-        Content::ChromeTrace
-    } else if begins_with_lines(prefix, is_whole) {
-        Content::DftLines
     } else {
-        Content::Unknown("it starts like no trace that Tracehold reads")
+        events(prefix, is_whole)
+    }
+}
+
+/// Which events in JSON the text has.
+fn events(prefix: &[u8], is_whole: bool) -> Content {
+    match chrome::recognize(prefix, is_whole, LONG_PREFIX_BYTES) {
+        Recognition::Chrome => Content::ChromeTrace,
+        Recognition::Undecided if prefix.trim_ascii_start().starts_with(b"[") => {
+            Content::Unknown(UNDECIDED)
+        }
+        _ if begins_with_lines(prefix, is_whole) => Content::DftLines,
+        Recognition::Undecided => Content::Unknown(UNDECIDED),
+        Recognition::Other => Content::Unknown("it starts like no trace that Tracehold reads"),
     }
 }
 
@@ -177,6 +203,11 @@ impl Recognized {
     /// The content of a file that is not compressed; `None` for a compressed one.
     pub fn plain(&self) -> Option<Content> {
         (self.container == Container::Plain).then_some(self.content)
+    }
+
+    /// Whether a longer prefix may say more.
+    pub fn is_undecided(&self) -> bool {
+        self.content == Content::Unknown(UNDECIDED)
     }
 
     /// The kind of the packets that the file is cut into, if it contains events.

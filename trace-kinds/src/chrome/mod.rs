@@ -74,24 +74,37 @@ pub fn text_of<'r>(
     })
 }
 
+/// What the start of a file says about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Recognition {
+    Chrome,
+    Other,
+    /// The list of events or its first event does not end in the prefix.
+    Undecided,
+}
+
 /// Whether a file that starts with `prefix` is a Chrome trace: an object with a list `traceEvents`,
-/// or a list of events with commas between them, or on one line. A DFTracer file has no commas.
-pub(crate) fn is_chrome(prefix: &[u8]) -> bool {
+/// or a list of events with commas between them, or on one line. A DFTracer file has no commas, and
+/// a line end before its first record. A prefix of `most` bytes always decides about a list.
+pub(crate) fn recognize(prefix: &[u8], is_whole: bool, most: usize) -> Recognition {
     let mut scanner = Scanner::new();
     let (mut examined, mut has_phase, mut is_separated) = (0, false, false);
-    let mut end = 0;
-    let flow = scanner.scan(prefix, &mut |found| {
+    let (mut is_damaged, mut end) = (false, 0);
+    let of_prefix = |at| usize::try_from(at).unwrap_or(usize::MAX);
+    let _flow = scanner.scan(prefix, &mut |found| {
         match found {
             Found::Record(range) => {
-                let of_prefix = |at| usize::try_from(at).unwrap_or(usize::MAX);
-                end = of_prefix(range.end);
-                let bytes = prefix.get(of_prefix(range.start)..end);
+                let bytes = prefix.get(of_prefix(range.start)..of_prefix(range.end));
                 has_phase |= bytes.is_some_and(record::has_phase);
+                end = of_prefix(range.end);
                 examined += 1;
             }
             Found::Boundary(_) => is_separated = true,
             Found::Lenient { .. } => {}
-            Found::Damage(_) => return ControlFlow::Break(()),
+            Found::Damage(_) => {
+                is_damaged = true;
+                return ControlFlow::Break(());
+            }
         }
         if (has_phase && is_separated) || examined >= EVENTS_EXAMINED {
             ControlFlow::Break(())
@@ -99,12 +112,39 @@ pub(crate) fn is_chrome(prefix: &[u8]) -> bool {
             ControlFlow::Continue(())
         }
     });
+    let is_open = !is_whole && !is_damaged;
     if scanner.is_object() {
-        return scanner.has_list();
+        return if scanner.has_list() {
+            Recognition::Chrome
+        } else if is_open && !scanner.is_closed() {
+            Recognition::Undecided
+        } else {
+            Recognition::Other
+        };
     }
-    let on_one_line = || {
-        let line = prefix.get(..end).unwrap_or_default().trim_ascii_start();
-        flow.is_continue() && scanner.is_closed() && !line.contains(&b'\n')
+    if !scanner.has_list() {
+        return Recognition::Other;
+    }
+    let is_on_line_of_bracket = |at: usize| {
+        let before = prefix.get(..at).unwrap_or_default();
+        !before.trim_ascii_start().contains(&b'\n')
     };
-    scanner.has_list() && has_phase && (is_separated || on_one_line())
+    let is_closed = !is_damaged && scanner.is_closed();
+    if examined > 0 {
+        let is_one_line = is_closed && is_on_line_of_bracket(end);
+        let is_list = is_separated || scanner.follows_comma() || is_one_line;
+        return if has_phase && is_list {
+            Recognition::Chrome
+        } else {
+            Recognition::Other
+        };
+    }
+    let first = scanner.open_record().map(of_prefix);
+    match first.filter(|first| is_open && is_on_line_of_bracket(*first)) {
+        // The first event is longer than the prefix.
+        Some(_) if prefix.len() >= most => Recognition::Chrome,
+        Some(_) => Recognition::Undecided,
+        None if is_whole && is_closed => Recognition::Chrome,
+        None => Recognition::Other,
+    }
 }

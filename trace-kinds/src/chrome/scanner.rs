@@ -139,6 +139,16 @@ impl Scanner {
         self.place == Place::Closed
     }
 
+    /// Whether a comma in the list of events is the last that was scanned.
+    pub(super) fn follows_comma(&self) -> bool {
+        self.place == Place::Element && self.comma.is_some()
+    }
+
+    /// Where the event begins that the input so far ends in.
+    pub(super) fn open_record(&self) -> Option<u64> {
+        (self.place == Place::Inside(Owner::Record)).then_some(self.start)
+    }
+
     /// Scans the next piece. After `visit` breaks, the scanner must not be used further.
     pub fn scan(
         &mut self,

@@ -425,7 +425,7 @@ proptest! {
         for start in [&b""[..], b"[", b"{\"traceEvents\":[", b",", b"[{\"ph\":\"B\",\"ts\":1,"] {
             let packet = [start, &bytes].concat();
             let _end = decode(&packet, &FIELDS);
-            is_chrome(&packet);
+            recognize(&packet, false, 1 << 20);
             packets(&packet, target, 3);
         }
     }

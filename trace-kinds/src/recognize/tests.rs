@@ -108,6 +108,7 @@ fn traces_are_recognized_by_content() {
     check(Zstd, Some(Kind::Chrome), ChromeTrace, &[&zstd(&list)]);
     let closed = [b"[\n", DFT_LINE, b"\n]\n"].concat();
     check(Plain, Some(Kind::Dft), DftLines, &[&closed]);
+    check(Plain, Some(Kind::Chrome), ChromeTrace, &[b"[]", b" [ ]\n"]);
     check(Plain, None, Empty, &[b""]);
     check(Gzip, None, Empty, &[&gzip(b"")]);
 }
@@ -157,11 +158,46 @@ fn a_cut_prefix_is_enough() {
         let prefix = &file[..file.len().min(PREFIX_BYTES) - 1];
         assert_eq!(recognize(prefix, false).content, Content::DftLines);
     }
+    // The comma decides, whatever follows it.
+    let gap = [&b"["[..], DFT_LINE, b",", &b" ".repeat(1 << 20)].concat();
+    for file in [gzip(&gap), gap] {
+        let prefix = &file[..file.len().min(PREFIX_BYTES)];
+        assert_eq!(recognize(prefix, false).content, Content::ChromeTrace);
+    }
     let cut = [&b"["[..], &DFT_LINE[..20]].concat();
     assert!(matches!(
         recognize(&cut, false).content,
         Content::Unknown(_)
     ));
+}
+
+#[test]
+fn a_longer_prefix_decides_where_a_short_one_does_not() {
+    let blanks = b" ".repeat(PREFIX_BYTES);
+    let (event, rest) = DFT_LINE.split_at(1);
+    let long_event = [b"[", event, &blanks, rest, b",", DFT_LINE, b"]"].concat();
+    let members: [&[u8]; 5] = [
+        b"{\"a\":\"",
+        &blanks,
+        b"\",\"traceEvents\":[",
+        DFT_LINE,
+        b"]}",
+    ];
+    for file in [long_event, members.concat()] {
+        assert!(recognize(&file[..PREFIX_BYTES], false).is_undecided());
+        assert_eq!(recognize(&file, true).content, Content::ChromeTrace);
+        // The text of a compressed file is decompressed further.
+        for file in [gzip(&file), zstd(&file)] {
+            assert_eq!(recognize(&file, true).content, Content::ChromeTrace);
+        }
+    }
+    let endless = b" ".repeat(LONG_PREFIX_BYTES);
+    let event = [b"[", event, &endless].concat();
+    assert_eq!(recognize(&event, false).content, Content::ChromeTrace);
+    let document = [&b"{\"a\":\""[..], &endless].concat();
+    assert!(recognize(&document, false).is_undecided());
+    let lines = [b"[\n", &DFT_LINE[..DFT_LINE.len() - 2], &blanks].concat();
+    assert_eq!(recognize(&lines, false).content, Content::DftLines);
 }
 
 #[test]

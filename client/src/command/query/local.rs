@@ -100,7 +100,7 @@ fn run(
         context.note(format!("{damaged}; the query read the data instead"));
     }
     for reason in report.skipped_reasons() {
-        context.note(format!("{reason}; the result is without it"));
+        context.note(format!("{reason}; the result lacks what could not be read"));
     }
     for note in &report.notes {
         context.note(note);
