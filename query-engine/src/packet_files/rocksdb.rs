@@ -9,7 +9,7 @@ use storage_format::Kind;
 use trace_kinds::rocksdb::PacketReader;
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
-use super::packet_file::{PacketFile, localize, origin};
+use super::packet_file::{PacketFile, localize, origin, whole_file};
 use super::packet_index::{PacketIndex, unused};
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
 use crate::stored::PacketEvents;
@@ -88,12 +88,7 @@ impl ChunkSource for RocksdbFile {
     }
 
     fn tasks(&self, _: Option<&[usize]>) -> Vec<Task> {
-        vec![Task {
-            chunks: vec![0],
-            first_ts: None,
-            bytes: std::fs::metadata(&self.path).map_or(0, |metadata| metadata.len()),
-            records: None,
-        }]
+        whole_file(&self.path)
     }
 
     fn read(

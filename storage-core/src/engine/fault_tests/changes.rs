@@ -262,12 +262,7 @@ async fn check_power_cut(change: Change, archive: &Archive, at: usize, seed: u64
             tokio::time::sleep(Duration::from_millis(3)).await;
         } => false,
     };
-    let copy = {
-        let _disk = plan.freeze().await;
-        let copy = copy_of(world.folder.path());
-        plan.tear(world.folder.path(), copy.path(), seed);
-        copy
-    };
+    let copy = world.torn_copy(seed).await;
     plan.resume();
     let is_there = change.is_there_in(&world, copy.path(), &context).await;
     assert!(!has_ended || is_there != change.removes(), "{context}");

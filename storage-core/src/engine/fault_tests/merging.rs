@@ -163,12 +163,7 @@ async fn a_power_cut_while_parts_are_merged_loses_nothing() {
             () = world.plan.halted() => {}
             () = world.all_merged() => {}
         }
-        let copy = {
-            let _disk = world.plan.freeze().await;
-            let copy = copy_of(world.folder.path());
-            world.plan.tear(world.folder.path(), copy.path(), seed);
-            copy
-        };
+        let copy = world.torn_copy(seed).await;
         world.plan.resume();
         let engine = Engine::open(config(copy.path())).await.unwrap();
         assert!(world.has_all_parts(&engine), "cut at {at}, seed {seed}");

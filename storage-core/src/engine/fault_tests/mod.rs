@@ -159,6 +159,14 @@ async fn check_packets(
 }
 
 impl World {
+    /// What a power failure leaves of the files.
+    async fn torn_copy(&self, seed: u64) -> tempfile::TempDir {
+        let _disk = self.plan.freeze().await;
+        let copy = copy_of(self.folder.path());
+        self.plan.tear(self.folder.path(), copy.path(), seed);
+        copy
+    }
+
     async fn new() -> Self {
         Self::with_tree_of(16).await
     }

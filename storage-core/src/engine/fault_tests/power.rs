@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use storage_format::storage_file::StorageState;
 
-use super::{World, check_copies, config, copy_of, small_files};
+use super::{World, check_copies, config, small_files};
 use crate::Engine;
 
 /// Pushes that fill several files and index parts, and a finalization.
@@ -33,12 +33,7 @@ async fn check_power_cut(at: usize, seed: u64) -> bool {
             tokio::time::sleep(Duration::from_millis(3)).await;
         } => false,
     };
-    let copy = {
-        let _disk = plan.freeze().await;
-        let copy = copy_of(world.folder.path());
-        plan.tear(world.folder.path(), copy.path(), seed);
-        copy
-    };
+    let copy = world.torn_copy(seed).await;
     plan.resume();
     check_copies(copy.path());
     let mut config = config(copy.path());
