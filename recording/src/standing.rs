@@ -101,22 +101,17 @@ impl Standing {
         registry: &Registry,
         recordings: &[Arc<Recording>],
     ) -> Result<(), RecordingError> {
-        let documents = registry.engine.documents();
-        if let Some(text) = documents.read(STANDING_FILE).await? {
-            match serde_json::from_slice::<StandingFile>(&text) {
-                Ok(file) if file.version == STANDING_VERSION => {
-                    *self.storages.lock().await = file.storages;
-                }
-                _ => {
-                    let path = documents.set_aside(STANDING_FILE).await?;
-                    tracing::error!(
-                        path = %path.display(),
-                        "the list of storages of the standing recording cannot be read and was set \
-                         aside; delete those storages by hand when they are too old"
-                    );
-                }
-            }
+        let mut storages = read_storages(&registry.engine).await?;
+        // A damaged list lacks the storages that are being filled.
+        let unlisted: Vec<StorageId> = (registry.standing_recordings().iter())
+            .map(|recording| recording.spec.storage)
+            .filter(|storage| !storages.contains(storage))
+            .collect();
+        if !unlisted.is_empty() {
+            storages.extend(unlisted);
+            save_or_log(&registry.engine, &storages).await;
         }
+        *self.storages.lock().await = storages;
         let is_running =
             |each: &&Arc<Recording>| each.spec.standing && each.state() != RecordingState::Off;
         if let Some(config) = registry.config.standing
@@ -173,6 +168,34 @@ fn end(recording: &Recording) {
         reason.get_or_insert_with(|| "its period is over".to_owned());
         is_first
     });
+}
+
+/// Reads the list of storages. A damaged list is set aside, and is empty.
+async fn read_storages(engine: &Engine) -> Result<Vec<StorageId>, StorageError> {
+    let documents = engine.documents();
+    let Some(text) = documents.read(STANDING_FILE).await? else {
+        return Ok(Vec::new());
+    };
+    match serde_json::from_slice::<StandingFile>(&text) {
+        Ok(file) if file.version == STANDING_VERSION => Ok(file.storages),
+        _ => {
+            let path = documents.set_aside(STANDING_FILE).await?;
+            tracing::error!(
+                path = %path.display(),
+                "the list of storages of the standing recording cannot be read and was set aside; \
+                 only the storage being filled is listed again: delete the earlier ones by hand \
+                 when they are too old"
+            );
+            Ok(Vec::new())
+        }
+    }
+}
+
+async fn save_or_log(engine: &Engine, storages: &[StorageId]) {
+    if let Err(error) = save_storages(engine, storages).await {
+        // Storages that do not exist are ignored, and the next change saves it again.
+        tracing::warn!(%error, "the list of storages of the standing recording was not saved");
+    }
 }
 
 /// Writes the list of storages.
@@ -276,10 +299,7 @@ async fn keep_bounds(standing: &Standing, registry: &Registry, config: &Standing
     }
     if left != *list {
         *list = left;
-        if let Err(error) = save_storages(engine, &list).await {
-            // Storages that do not exist are ignored, and the next change saves it again.
-            tracing::warn!(%error, "the list of storages of the standing recording was not saved");
-        }
+        save_or_log(engine, &list).await;
     }
     // A finalization may take long, and the next recording may have to begin meanwhile.
     drop(list);

@@ -183,3 +183,26 @@ fn old_storages_of_spans_are_deleted() {
     check("standing_bytes_max = 1");
     check("standing_age_seconds_max = 1");
 }
+
+#[test]
+fn the_storage_being_filled_is_listed_again_after_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let unrelated = api.create_storage("spans-1999-01-01");
+    send_spans(&mut api, "shop", &[span(1, 1, 0, "kept")]);
+    drop(api);
+    server.kill();
+    let list = server.data().join("standing_storages.json");
+    std::fs::write(&list, "{").unwrap();
+    server.restart();
+    assert_eq!(storages(&mut server.api()).len(), 2);
+    server.kill();
+    let settings = Settings::with_config(
+        "[recording]\nstanding_period_seconds = 1\nstanding_age_seconds_max = 1\n",
+    );
+    let server = Server::start(folder.path(), &settings);
+    let mut api = server.api();
+    poll(|| (storages(&mut api).len() == 1).then_some(()));
+    assert_eq!(id(&storages(&mut api)[0]), unrelated);
+}
