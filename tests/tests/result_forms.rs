@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use harness::{Server, small_traces};
@@ -129,6 +130,83 @@ fn an_output_file_is_complete_or_unchanged() {
     assert_eq!(names.count(), 2, "nothing unfinished remains");
     let (code, _, _) = run(&["query", file, "-o", "/nonexistent/rows"]);
     assert_eq!(code, 4);
+}
+
+#[test]
+fn an_output_file_is_none_of_the_inputs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let trace = path("traces/trace.pfw");
+    fs::create_dir(folder.path().join("traces")).unwrap();
+    write_trace(Path::new(&trace), 30);
+    let ctf = path("traces/lttng");
+    copy_all(&small_traces()[0], Path::new(&ctf));
+    let stream = fs::read_dir(&ctf).unwrap().find_map(|entry| {
+        let path = entry.unwrap().path();
+        (path.is_file() && !path.ends_with("metadata")).then_some(path)
+    });
+    let stream = stream.unwrap().to_str().unwrap().to_owned();
+    let (link, hard_link) = (path("link"), path("hard_link"));
+    symlink(&trace, &link).unwrap();
+    fs::hard_link(&trace, &hard_link).unwrap();
+    let (trace_bytes, stream_bytes) = (fs::read(&trace).unwrap(), fs::read(&stream).unwrap());
+    let traces = path("traces");
+    for arguments in [
+        ["query", &trace, "-o", &trace],
+        ["query", &trace, "-o", &link],
+        ["query", &link, "-o", &trace],
+        ["query", &trace, "-o", &hard_link],
+        ["query", &traces, "-o", &trace],
+        ["query", &traces, "-o", &link],
+        ["query", &traces, "-o", &stream],
+        ["decode", &ctf, "-w", &stream],
+        ["decode", &traces, "-w", &stream],
+    ] {
+        let (code, _, errors) = run(&arguments);
+        assert_eq!(code, 2, "{arguments:?}: {errors}");
+        assert!(errors.contains("would replace an input"), "{errors}");
+        assert_eq!(fs::read(&trace).unwrap(), trace_bytes, "{arguments:?}");
+        assert_eq!(fs::read(&stream).unwrap(), stream_bytes, "{arguments:?}");
+    }
+    let io_trace = path("traces/io.trace");
+    fs::copy(&small_traces()[2], &io_trace).unwrap();
+    let export = format!("csv={io_trace}");
+    let (code, _, errors) = run(&["analyze", &io_trace, "--export", &export]);
+    assert_eq!(code, 2, "{errors}");
+    // A result may be next to the traces, also the second time.
+    let result = path("traces/rows.csv");
+    for _ in 0..2 {
+        let (code, _, errors) = run(&["query", &trace, "--format", "csv", "-o", &result]);
+        assert_eq!(code, 0, "{errors}");
+        let (code, _, errors) = run(&["query", &traces, "--format", "csv", "-o", &result]);
+        assert_eq!(code, 0, "{errors}");
+    }
+}
+
+#[test]
+fn an_output_file_is_written_through_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let trace = path("trace.pfw");
+    write_trace(&trace, 30);
+    fs::create_dir(path("below")).unwrap();
+    symlink("below/second", path("first")).unwrap();
+    symlink("../rows", path("below/second")).unwrap();
+    let first = path("first");
+    let (file, first) = (trace.to_str().unwrap(), first.to_str().unwrap());
+    // The file behind the links does not exist at first.
+    for _ in 0..2 {
+        let (code, _, errors) = run(&["query", file, "-o", first]);
+        assert_eq!(code, 0, "{errors}");
+        assert!(fs::symlink_metadata(path("rows")).unwrap().is_file());
+        for link in [path("first"), path("below/second")] {
+            assert!(fs::symlink_metadata(link).unwrap().is_symlink());
+        }
+    }
+    symlink("circle", path("circle")).unwrap();
+    let (code, _, _) = run(&["query", file, "-o", path("circle").to_str().unwrap()]);
+    assert_eq!(code, 4);
+    assert!(fs::symlink_metadata(path("circle")).unwrap().is_symlink());
 }
 
 /// The fields of a source, and the same from a storage with its packets.

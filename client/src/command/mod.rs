@@ -15,6 +15,7 @@ mod index;
 mod inspect;
 mod io_trace;
 mod mount;
+mod output_path;
 mod packet_file;
 mod progress;
 mod push;

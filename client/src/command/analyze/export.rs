@@ -16,6 +16,12 @@ pub(super) struct ExportTarget {
     path: PathBuf,
 }
 
+impl ExportTarget {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ExportFormat {
     Fio,

@@ -8,13 +8,19 @@ mod rocksdb_io;
 mod server_io;
 mod source;
 
+use super::output_path::check_output;
 use super::{CommandError, Context, Exit};
 pub(super) use arguments::Analyze;
+use export::ExportTarget;
 pub(super) use source::stored;
 use source::{Input, PacketSource, TraceType};
 
 impl Analyze {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
+        let outputs = self.export.iter().map(ExportTarget::path);
+        for output in outputs.chain(self.plot.as_deref()) {
+            check_output(output, &self.paths)?;
+        }
         let place = match &self.storage {
             Some(storage) => Input::Storage {
                 storage,

@@ -13,6 +13,7 @@ use clap::Args;
 use query_language::time::{IntegerUnit, Time, TimeError, parse_time};
 use trace_kinds::Content;
 
+use super::output_path::check_output;
 use super::{CommandError, Context, Exit, refuse};
 use crate::file_content::recognize_file;
 use format::Format;
@@ -67,6 +68,9 @@ impl Decode {
         } else {
             self.format
         };
+        if let Some(output) = &self.babeltrace.output {
+            check_output(output, &self.paths)?;
+        }
         let mut exit = Exit::Done;
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) =
             self.paths.into_iter().partition(|path| path.is_dir());

@@ -199,7 +199,8 @@ impl Query {
             derived: self.derived,
         };
         let output = self.output.as_deref();
-        let output = output.map(|path| OutputFile::begin(context, path));
+        let inputs = || files.iter().chain(&self.dir).cloned().collect::<Vec<_>>();
+        let output = output.map(|path| OutputFile::begin(context, path, &inputs()));
         let output = output.transpose()?;
         let exit = match (self.storage, self.dir) {
             (Some(storage), _) => served::run(context, &storage, &options),

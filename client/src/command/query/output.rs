@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::{CommandError, Context};
+use crate::command::output_path::{behind_links, check_output};
 
 /// A file that receives a result. It has its name once the result is complete; until then, a file
 /// that had the name before is unchanged.
@@ -15,13 +16,23 @@ pub(super) struct OutputFile {
 }
 
 impl OutputFile {
-    /// Sends the output of the command to a file.
-    pub(super) fn begin(context: &Context, path: &Path) -> Result<OutputFile, CommandError> {
+    /// Sends the output of the command to a file that is none of the inputs.
+    pub(super) fn begin(
+        context: &Context,
+        path: &Path,
+        inputs: &[PathBuf],
+    ) -> Result<OutputFile, CommandError> {
+        check_output(path, inputs)?;
         let failed = |error| CommandError::io(path.display(), error);
         let is_special = fs::metadata(path).is_ok_and(|known| !known.is_file());
+        let path = if is_special {
+            path.to_owned()
+        } else {
+            behind_links(path).map_err(failed)?
+        };
         let (file, unfinished) = if is_special {
             (
-                File::options().write(true).open(path).map_err(failed)?,
+                File::options().write(true).open(&path).map_err(failed)?,
                 None,
             )
         } else {
@@ -34,10 +45,7 @@ impl OutputFile {
             )
         };
         context.redirect(file);
-        Ok(OutputFile {
-            path: path.to_owned(),
-            unfinished,
-        })
+        Ok(OutputFile { path, unfinished })
     }
 
     /// Gives the complete file its name.
