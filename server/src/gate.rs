@@ -207,7 +207,8 @@ impl Gate {
                 "send one Host field",
             ));
         }
-        if let Some(problem) = self.origins.refusal(request.method(), headers) {
+        let (method, target) = (request.method(), request.uri());
+        if let Some(problem) = self.origins.refusal(method, target, headers) {
             return Some(problem);
         }
         if has_unknown_transfer_coding(headers) {

@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use http::uri::Authority;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::config::HttpConfig;
 use crate::problem::Problem;
@@ -39,17 +39,27 @@ impl Origins {
         }
     }
 
-    /// The problem of a request with this `Host` and `Origin`.
-    pub(crate) fn refusal(&self, method: &Method, headers: &HeaderMap) -> Option<Problem> {
-        let host = match headers.get(header::HOST).map(authority) {
-            None | Some(Host::Empty) => None,
-            Some(Host::Authority(host)) => Some(host),
-            Some(Host::Invalid) => return Some(host_malformed()),
-        };
-        if let Some(host) = &host
-            && !self.is_allowed_host(host.host())
-        {
-            return Some(host_not_allowed(host.host()));
+    /// The problem of a request with this target, `Host` and `Origin`.
+    pub(crate) fn refusal(
+        &self,
+        method: &Method,
+        target: &Uri,
+        headers: &HeaderMap,
+    ) -> Option<Problem> {
+        let field = headers.get(header::HOST).map(HeaderValue::as_bytes);
+        let field = field.filter(|field| !field.is_empty());
+        // An absolute target takes precedence (RFC 9112 section 3.2.2); a proxy in front may have
+        // looked at the field.
+        let target = target.authority().map(|target| target.as_str().as_bytes());
+        let mut host = None;
+        for name in [field, target].into_iter().flatten() {
+            let Some(named) = authority(name) else {
+                return Some(host_malformed());
+            };
+            if !self.is_allowed_host(named.host()) {
+                return Some(host_not_allowed(named.host()));
+            }
+            host = Some(named);
         }
         if matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) {
             return None;
@@ -83,24 +93,12 @@ impl Origins {
     }
 }
 
-enum Host {
-    Empty,
-    Invalid,
-    Authority(Authority),
-}
-
-/// A `Host` field as RFC 9112 section 3.2 defines it: a host and an optional port.
-fn authority(value: &HeaderValue) -> Host {
-    if value.is_empty() {
-        return Host::Empty;
-    }
-    let authority = Authority::try_from(value.as_bytes()).ok();
-    let valid = authority.filter(|authority| {
-        let port = authority.as_str().strip_prefix(authority.host());
-        let is_port = |port: &str| port.is_empty() || port == ":" || authority.port_u16().is_some();
-        !authority.as_str().contains('@') && port.is_some_and(is_port)
-    });
-    valid.map_or(Host::Invalid, Host::Authority)
+/// A host and an optional port, as RFC 9112 section 3.2 defines the `Host` field.
+pub(crate) fn authority(text: &[u8]) -> Option<Authority> {
+    let authority = Authority::try_from(text).ok()?;
+    let port = authority.as_str().strip_prefix(authority.host())?;
+    let is_port = port.is_empty() || port == ":" || authority.port_u16().is_some();
+    (is_port && !authority.as_str().contains('@')).then_some(authority)
 }
 
 /// Whether `origin` is a page of `host`. A proxy may have ended TLS, so that the scheme says
@@ -127,7 +125,7 @@ fn host_malformed() -> Problem {
         "request_malformed",
         "the request is malformed",
     )
-    .detail("the Host field is no host with an optional port")
+    .detail("the Host field, or the host of an absolute target, is no host with an optional port")
     .cause("HTTP/1.1 requires it (RFC 9112 section 3.2)")
     .remedy("send the host and port of the server")
     .closing()
@@ -139,7 +137,7 @@ fn host_not_allowed(host: &str) -> Problem {
         "host_not_allowed",
         "the server is not used under this name",
     )
-    .detail(format!("Host is {host:?}"))
+    .detail(format!("Host or the absolute target names {host:?}"))
     .cause("a web page could have bound its name to the address of this server")
     .remedy("use the server's address, or add the name to http.allowed_hosts")
     .closing()
@@ -175,7 +173,7 @@ mod tests {
         if !origin.is_empty() {
             headers.insert(header::ORIGIN, origin.parse().unwrap());
         }
-        let problem = Origins::new(http).refusal(method, &headers);
+        let problem = Origins::new(http).refusal(method, &Uri::default(), &headers);
         let status = problem.map_or(0, |problem| problem.status().as_u16());
         assert_eq!(status, wanted, "{method} Host: {host} Origin: {origin}");
     }
@@ -216,6 +214,30 @@ mod tests {
     }
 
     #[test]
+    fn the_host_of_an_absolute_target_is_checked_as_well() {
+        let own = Origins::new(&http("127.0.0.1:7117"));
+        for (host, target, origin, wanted) in [
+            ("127.0.0.1", "http://127.0.0.1/livez", "", 0),
+            ("127.0.0.1", "http://evil.example/livez", "", 421),
+            ("evil.example", "http://127.0.0.1/livez", "", 421),
+            ("127.0.0.1", "http://user@127.0.0.1/livez", "", 400),
+            ("a b", "http://127.0.0.1/livez", "", 400),
+            ("", "http://evil.example/livez", "", 421),
+            ("a", "http://b/livez", "http://b", 0),
+            ("a", "http://b/livez", "http://a", 403),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            if !origin.is_empty() {
+                headers.insert(header::ORIGIN, origin.parse().unwrap());
+            }
+            let problem = own.refusal(&Method::POST, &target.parse().unwrap(), &headers);
+            let status = problem.map_or(0, |problem| problem.status().as_u16());
+            assert_eq!(status, wanted, "{target} Host: {host} Origin: {origin}");
+        }
+    }
+
+    #[test]
     fn foreign_pages_change_nothing() {
         let own = http("127.0.0.1:7117");
         for (host, origin, wanted) in [
@@ -244,7 +266,7 @@ mod tests {
         for origin in ["http://localhost:7117", "https://evil.example"] {
             headers.append(header::ORIGIN, origin.parse().unwrap());
         }
-        let problem = Origins::new(&own).refusal(&Method::POST, &headers);
+        let problem = Origins::new(&own).refusal(&Method::POST, &Uri::default(), &headers);
         assert_eq!(problem.unwrap().status(), StatusCode::FORBIDDEN);
         let trusting = HttpConfig {
             allowed_origins: "https://ui.perfetto.dev".to_owned(),
