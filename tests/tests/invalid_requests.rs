@@ -354,6 +354,20 @@ fn malformed_json() {
             .body(body);
         setting.check(name, statuses, &request);
     }
+    let query = format!("/api/v1/storages/{}/query", setting.storage);
+    for body in [
+        r#"[]"#,
+        r#"["x"]"#,
+        r#"null"#,
+        r#"{"histogram":""}"#,
+        r#"{"histogram":" ","group_by":"name"}"#,
+        r#"{"aggregate":""}"#,
+    ] {
+        let request = Request::new("POST", &query)
+            .header("content-type", "application/json")
+            .body(body.as_bytes());
+        setting.check(body, &[400], &request);
+    }
     let text = Request::new("POST", "/api/v1/storages")
         .header("content-type", "text/plain")
         .body(br#"{"name":"x"}"#);

@@ -35,6 +35,9 @@ pub enum GroupSpecError {
     /// An interval of time that is not positive.
     #[error("an interval of time is longer than zero")]
     EmptyInterval,
+    /// A histogram of the field without a name.
+    #[error("a histogram needs the name of a field")]
+    UnnamedField,
     /// Too many columns.
     #[error("groups have at most {LISTED_FIELDS_MAX} columns")]
     TooManyColumns,
@@ -97,10 +100,13 @@ impl GroupSpec {
     ///
     /// # Errors
     ///
-    /// When two columns have the same name, or there are too many.
+    /// When two columns have the same name, there are too many, or a field or interval is empty.
     pub fn columns(&self) -> Result<Vec<GroupColumn>, GroupSpecError> {
         if self.every.is_some_and(|every| every <= 0) {
             return Err(GroupSpecError::EmptyInterval);
+        }
+        if (self.histogram.as_deref()).is_some_and(|field| field.trim().is_empty()) {
+            return Err(GroupSpecError::UnnamedField);
         }
         let column = |label: &str, kind| GroupColumn {
             label: label.to_owned(),

@@ -1,11 +1,16 @@
 //! JSON request bodies: limited in size, with errors that name the location.
 
+use std::fmt::Formatter;
+use std::marker::PhantomData;
+
 use axum::body::Body;
 use axum::response::Response;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use crate::app_state::AppState;
 use crate::ingest::IngestError;
@@ -40,7 +45,8 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     } else {
         &text[..]
     };
-    serde_json::from_slice(text).map_err(|error| {
+    let object = serde_json::from_slice(text);
+    object.map(|Object(body)| body).map_err(|error| {
         Problem::new(
             StatusCode::BAD_REQUEST,
             "json_malformed",
@@ -52,6 +58,29 @@ pub(super) async fn read_json<T: DeserializeOwned>(
         .member("line", error.line())
         .member("column", error.column())
     })
+}
+
+/// What is written as an object: a derived struct also accepts the list of its members.
+struct Object<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(ObjectVisitor(PhantomData))
+    }
+}
+
+struct ObjectVisitor<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
+    type Value = Object<T>;
+
+    fn expecting(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
+        out.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Object<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(members)).map(Object)
+    }
 }
 
 /// Reads a complete body of at most `max` bytes.

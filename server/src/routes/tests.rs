@@ -197,3 +197,33 @@ async fn unknown_query_parameters_are_refused_by_every_route() {
     }
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_list_is_no_body_of_any_route() {
+    let folder = tempfile::tempdir().unwrap();
+    let (router, engine) = served(folder.path()).await;
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let mut checked = 0;
+    for (method, path) in described() {
+        let content = &document["paths"][&path][&method]["requestBody"]["content"];
+        if content["application/json"].is_null() || path.starts_with("/v1/") {
+            continue;
+        }
+        let request = Request::builder()
+            .method(Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap())
+            .uri(filled(&path))
+            .header("content-type", "application/json")
+            .body(Body::from("[]"))
+            .unwrap();
+        let response = router.clone().oneshot(request).await.unwrap();
+        let problem = response.extensions().get::<crate::problem::Problem>();
+        let code = problem.map(|problem| problem.code());
+        // Some look the storage up first.
+        if code != Some("storage_not_found") {
+            assert_eq!(code, Some("json_malformed"), "{method} {path}");
+            checked += 1;
+        }
+    }
+    assert!(checked > 10, "{checked}");
+    engine.shutdown().await.unwrap();
+}
