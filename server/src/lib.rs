@@ -19,6 +19,7 @@
 
 mod app;
 mod app_state;
+mod authority;
 mod changes;
 mod chunk_indexes;
 mod clock;

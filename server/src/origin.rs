@@ -10,7 +10,8 @@ use std::net::IpAddr;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 
-use crate::config::HttpConfig;
+use crate::authority::authority;
+use crate::config::{HttpConfig, items};
 use crate::problem::Problem;
 
 /// The names under which the server is used, and the pages that may change things.
@@ -26,10 +27,8 @@ impl Origins {
     /// The settings. A server that listens beyond loopback is used under names that only DNS
     /// knows: it accepts all until `http.allowed_hosts` is set.
     pub(crate) fn new(http: &HttpConfig) -> Self {
-        let list = |text: &str| -> Vec<String> {
-            let names = text.split(',').map(|name| name.trim().to_ascii_lowercase());
-            names.filter(|name| !name.is_empty()).collect()
-        };
+        let list =
+            |text: &str| -> Vec<String> { items(text).map(str::to_ascii_lowercase).collect() };
         let allowed_hosts = list(&http.allowed_hosts);
         let is_local = http.listen.ip().to_canonical().is_loopback();
         Self {
@@ -91,14 +90,6 @@ impl Origins {
             || name.ends_with(".localhost")
             || self.allowed_hosts.contains(&name)
     }
-}
-
-/// A host and an optional port, as RFC 9112 section 3.2 defines the `Host` field.
-pub(crate) fn authority(text: &[u8]) -> Option<Authority> {
-    let authority = Authority::try_from(text).ok()?;
-    let port = authority.as_str().strip_prefix(authority.host())?;
-    let is_port = port.is_empty() || port == ":" || authority.port_u16().is_some();
-    (is_port && !authority.as_str().contains('@')).then_some(authority)
 }
 
 /// Whether `origin` is a page of `host`. A proxy may have ended TLS, so that the scheme says

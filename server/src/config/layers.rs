@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
-use toml::de::{DeTable, DeValue};
-use toml::{Table, Value};
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+use toml::{Spanned, Table, Value};
 
-use super::limits::out_of_range;
+use super::limits::{out_of_range, too_long};
+use super::names::invalid_names;
 use super::settings::{Config, InvalidSetting};
 
 /// The documented defaults.
@@ -138,7 +139,8 @@ impl Config {
             config.storage.data_dir.clone_from(data_dir);
         }
         config.http.insecure |= overrides.insecure;
-        errors.extend(config.invalid().into_iter().map(ConfigError::from));
+        let invalid = config.invalid().into_iter().chain(invalid_names(&config));
+        errors.extend(invalid.map(ConfigError::from));
         if errors.is_empty() {
             Ok(config)
         } else {
@@ -184,9 +186,8 @@ fn malformed_at(file: &str, text: &str, offset: usize, what: &str) -> ConfigErro
 
 /// Parses a file and validates its settings one by one; returns those that are valid.
 fn valid_part(text: &str, file: &str, defaults: &Table, errors: &mut Vec<ConfigError>) -> Table {
-    let parsed = DeTable::parse(text).and_then(|spans| Ok((spans, toml::from_str(text)?)));
-    let (spans, table): (_, Table) = match parsed {
-        Ok(parsed) => parsed,
+    let spans = match DeTable::parse(text) {
+        Ok(spans) => spans,
         Err(error) => {
             errors.push(malformed(file, text, &error));
             return Table::new();
@@ -198,26 +199,26 @@ fn valid_part(text: &str, file: &str, defaults: &Table, errors: &mut Vec<ConfigE
         let known = defaults.get(name).and_then(Value::as_table);
         let (Some(known), DeValue::Table(keys)) = (known, keys.get_ref()) else {
             let all: Vec<&str> = defaults.keys().map(String::as_str).collect();
-            let what = format!("no section [{name}]; the sections are {}", all.join(", "));
+            let what = match known {
+                Some(_) => format!("{name} is a section; write [{name}], and its keys below"),
+                None => format!("no section [{name}]; the sections are {}", all.join(", ")),
+            };
             errors.push(malformed_at(file, text, at, &what));
             continue;
         };
         for (key, value) in keys {
             let at = key.span().start;
             let (key, found) = (key.get_ref().as_ref(), value.span().start);
-            let set = table.get(name).and_then(|keys| keys.get(key));
-            let layer = set.map(|value| layer_of(name, key, value.clone()));
-            match layer.map(|layer| (check_one(&layer), layer)) {
-                _ if !known.contains_key(key) => {
-                    let what = unknown_key(name, key, known);
-                    errors.push(malformed_at(file, text, at, &what));
-                }
-                Some((Ok(()), layer)) => merge(&mut valid, layer),
-                Some((Err(OneError::Range(invalid)), _)) => errors.push(invalid.into()),
-                Some((Err(OneError::Type(what)), _)) => {
-                    errors.push(malformed_at(file, text, found, &what));
-                }
-                None => {}
+            if !known.contains_key(key) {
+                let what = unknown_key(name, key, known);
+                errors.push(malformed_at(file, text, at, &what));
+                continue;
+            }
+            let layer = value_of(name, key, value).map(|value| layer_of(name, key, value));
+            match layer.and_then(|layer| check_one(&layer).map(|()| layer)) {
+                Ok(layer) => merge(&mut valid, layer),
+                Err(OneError::Range(invalid)) => errors.push(invalid.into()),
+                Err(OneError::Type(what)) => errors.push(malformed_at(file, text, found, &what)),
             }
         }
     }
@@ -228,6 +229,18 @@ fn valid_part(text: &str, file: &str, defaults: &Table, errors: &mut Vec<ConfigE
 enum OneError {
     Range(InvalidSetting),
     Type(String),
+}
+
+/// A value of the file. TOML has integers of any length, its tables have 64 bits.
+fn value_of(section: &str, key: &str, value: &Spanned<DeValue<'_>>) -> Result<Value, OneError> {
+    Value::deserialize(ValueDeserializer::from(value.clone())).map_err(|error| {
+        let integer = value.get_ref().as_integer();
+        let beyond = integer.and_then(|integer| too_long(section, key, integer.as_str()));
+        beyond.map_or_else(
+            || OneError::Type(error.message().to_owned()),
+            OneError::Range,
+        )
+    })
 }
 
 /// Validates a layer of one setting. The range comes first: an integer that its type cannot hold is
@@ -290,10 +303,17 @@ fn set_from_env(
             remedy: format!("valid keys are {}", keys.join(", ")),
         });
     };
-    let value = typed(example, text).ok_or_else(|| ConfigError::Environment {
-        name: name.to_owned(),
-        what: format!("{text:?} is not of type {}", example.type_str()),
-        remedy: format!("the default is {example}"),
+    let value = typed(example, text).ok_or_else(|| match too_long(section, key, text) {
+        Some(InvalidSetting { key, what, remedy }) => ConfigError::Environment {
+            name: name.to_owned(),
+            what: format!("setting {key} {what}"),
+            remedy,
+        },
+        None => ConfigError::Environment {
+            name: name.to_owned(),
+            what: format!("{text:?} is not of type {}", example.type_str()),
+            remedy: format!("the default is {example}"),
+        },
     })?;
     let layer = layer_of(section, key, value);
     check_one(&layer).map_err(|error| match error {

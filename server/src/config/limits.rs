@@ -1,5 +1,7 @@
 //! The range of every number among the settings.
 
+use std::fmt::Display;
+
 use toml::{Table, Value};
 
 use super::settings::InvalidSetting;
@@ -91,12 +93,26 @@ pub(super) fn out_of_range(layer: &Table) -> Option<InvalidSetting> {
         let Value::Integer(value) = value else {
             return None;
         };
-        (!(min..=max).contains(&value)).then(|| InvalidSetting {
-            key: format!("{section}.{key}"),
-            what: format!("is {value}"),
-            remedy: format!("set it to a number from {min} to {max}"),
-        })
+        (!(min..=max).contains(&value)).then(|| beyond(section, key, *min, *max, value))
     })
+}
+
+/// A number as written, with more digits than fit in an integer.
+pub(super) fn too_long(section: &str, key: &str, written: &str) -> Option<InvalidSetting> {
+    let digits = written.strip_prefix(['-', '+']).unwrap_or(written);
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let mut limits = LIMITS.iter();
+    let (.., min, max) =
+        limits.find(|(of, name, ..)| is_number && (*of, *name) == (section, key))?;
+    Some(beyond(section, key, *min, *max, &written))
+}
+
+fn beyond(section: &str, key: &str, min: i64, max: i64, value: &dyn Display) -> InvalidSetting {
+    InvalidSetting {
+        key: format!("{section}.{key}"),
+        what: format!("is {value}"),
+        remedy: format!("set it to a number from {min} to {max}"),
+    }
 }
 
 #[cfg(test)]

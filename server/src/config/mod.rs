@@ -7,12 +7,14 @@ mod engine;
 mod layers;
 mod limits;
 mod log_filter;
+mod names;
 mod query;
 mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use layers::{ConfigError, ConfigErrors, Overrides};
+pub(crate) use names::items;
 pub(crate) use query::QueryConfig;
 #[cfg(test)]
 pub(crate) use settings::Io;

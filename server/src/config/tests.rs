@@ -220,3 +220,84 @@ fn only_an_insecure_server_listens_beyond_loopback() {
         assert!(load(address, false, "true").is_ok(), "{address}");
     }
 }
+
+#[test]
+fn names_that_cannot_work_are_refused() {
+    let check = |section: &str, key: &str, value: &str, wanted: &str| {
+        let text = format!("[{section}]\n{key} = {value:?}\n");
+        let found = load(Some(&text), &[])
+            .err()
+            .map(|errors| errors.to_string());
+        let begin = format!("setting {section}.{key} {wanted}");
+        match (&found, wanted) {
+            (None, "") => {}
+            (Some(found), _) if !wanted.is_empty() && found.starts_with(&begin) => {}
+            _ => panic!("{text}{found:?}, not {begin:?}"),
+        }
+    };
+    check("storage", "data_dir", "", "is empty");
+    for hosts in [
+        "",
+        "traces.example",
+        "a.example, b_c.example,",
+        "[::1]",
+        "192.0.2.1",
+    ] {
+        check("http", "allowed_hosts", hosts, "");
+    }
+    for host in [
+        "a b",
+        "c/d",
+        "a.example:80",
+        "user@a.example",
+        "*.example",
+        "http://a.example",
+    ] {
+        check("http", "allowed_hosts", host, &format!("contains {host:?}"));
+    }
+    check(
+        "http",
+        "allowed_hosts",
+        "a.example, c/d",
+        "contains \"c/d\"",
+    );
+    for origins in ["", "https://ui.example, http://[::1]:80", "null", "app://x"] {
+        check("http", "allowed_origins", origins, "");
+    }
+    for origin in [
+        "foo",
+        "*",
+        "https://",
+        "https://a/",
+        "https://a b",
+        "//a",
+        "https://u@a",
+    ] {
+        check(
+            "http",
+            "allowed_origins",
+            origin,
+            &format!("contains {origin:?}"),
+        );
+    }
+}
+
+#[test]
+fn errors_of_files_say_what_is_expected() {
+    let number = "99999999999999999999";
+    let file = format!("http.connections_max = {number}\n[htp]\n");
+    let ConfigErrors(errors) = load(Some(&file), &[]).unwrap_err();
+    let found: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let wanted = format!("setting http.connections_max is {number}; set it to a number from 1");
+    assert!(
+        found.iter().any(|error| error.starts_with(&wanted)),
+        "{found:?}"
+    );
+    assert_eq!(found.len(), 2, "{found:?}");
+    let text = refusal(None, &[("TRACEHOLD_HTTP_CONNECTIONS_MAX", number)]);
+    assert!(text.contains("from 1 to 1000000"), "{text}");
+    for file in ["http = 5\n", "[[http]]\n"] {
+        let text = refusal(Some(file), &[]);
+        assert!(text.contains("http is a section; write [http]"), "{text}");
+    }
+}

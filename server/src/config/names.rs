@@ -1,0 +1,67 @@
+//! Settings that are names: of hosts, of origins and of the data folder.
+
+use super::settings::{Config, InvalidSetting};
+use crate::authority::authority;
+
+/// The names that cannot work.
+pub(super) fn invalid_names(config: &Config) -> Vec<InvalidSetting> {
+    let mut all = Vec::new();
+    let mut invalid = |key: &str, what: String, remedy: &str| {
+        all.push(InvalidSetting {
+            key: key.to_owned(),
+            what,
+            remedy: remedy.to_owned(),
+        });
+    };
+    if config.storage.data_dir.as_os_str().is_empty() {
+        invalid(
+            "storage.data_dir",
+            "is empty".to_owned(),
+            "set it to the folder for all files, such as ./data",
+        );
+    }
+    let (hosts, origins) = (&config.http.allowed_hosts, &config.http.allowed_origins);
+    for host in items(hosts).filter(|host| !is_host(host)) {
+        invalid(
+            "http.allowed_hosts",
+            format!("contains {host:?}, which is not a host"),
+            "list names without a port, separated by commas, such as traces.example",
+        );
+    }
+    for origin in items(origins).filter(|origin| !is_origin(origin)) {
+        invalid(
+            "http.allowed_origins",
+            format!("contains {origin:?}, which is not an origin"),
+            "list SCHEME://HOST or SCHEME://HOST:PORT, separated by commas, such as \
+             https://ui.example",
+        );
+    }
+    all
+}
+
+/// The items of a list with commas.
+pub(crate) fn items(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',')
+        .map(str::trim)
+        .filter(|item| !item.is_empty())
+}
+
+/// A name or address as requests name it. Patterns are not matched.
+fn is_host(text: &str) -> bool {
+    let host = authority(text.as_bytes());
+    host.is_some_and(|host| host.host() == text && !text.contains('*'))
+}
+
+/// What browsers send as `Origin`; pages without an address send `null`.
+fn is_origin(text: &str) -> bool {
+    let is_scheme = |scheme: &str| {
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
+    };
+    let is_page = |(scheme, host): (&str, &str)| {
+        is_scheme(scheme) && authority(host.as_bytes()).is_some() && !host.contains('*')
+    };
+    text.eq_ignore_ascii_case("null") || text.split_once("://").is_some_and(is_page)
+}
