@@ -194,7 +194,7 @@ impl Recoveries {
             match on_thread(scope.clone(), read).await {
                 Ok(Ok(recovered)) => return Ok(recovered),
                 Ok(Err(error @ StorageError::Exhausted { .. })) => {
-                    tracing::warn!(%error, storage = %id, "a recovery is repeated");
+                    tracing::warn!(%error, storage = %id, "the storage cannot be recovered now; its recovery is tried again");
                     tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 Ok(Err(error)) => return Err(error.to_string()),
