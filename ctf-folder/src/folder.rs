@@ -11,7 +11,7 @@ use ctf::{Leniency, MetadataWarning, Procedure, parse_metadata_with};
 use storage_format::checksum::{crc32c, crc32c_append};
 
 use super::error::{FolderError, FolderFault, OnFault};
-use super::producer::Defects;
+use super::producer::{Defects, end_of_last};
 use super::stream::{PacketEntry, StreamFile, TraceStream, sort_and_deduplicate};
 use super::text::{TextPlan, TextStyle};
 use super::time_window::TimeWindow;
@@ -91,7 +91,10 @@ impl TraceFolder {
             .streams
             .iter()
             .map(|stream| stream.packets.first()?.begin);
-        let ends = self.streams.iter().map(|stream| stream.packets.last()?.end);
+        let ends = self.streams.iter().map(|stream| {
+            let last = stream.packets.last()?;
+            end_of_last(&self.plan, &stream.files, last)
+        });
         TimeWindow {
             from: begins
                 .collect::<Option<Vec<_>>>()

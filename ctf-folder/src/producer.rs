@@ -6,7 +6,8 @@
 //! | events earlier than the beginning of their packet | barectf before 2.3.1 | the packet begins with its first event |
 //! | packets that end at zero | lttng-crash, in the packet that was being written | the packet ends when the next one begins |
 //!
-//! The corrected end of the last packet of a stream is unknown.
+//! The corrected end of the last packet of a stream is unknown; where it is needed, it is the last
+//! event.
 
 use super::stream::{PacketEntry, StreamFile};
 use super::text::TextPlan;
@@ -85,16 +86,54 @@ impl Defects {
     }
 }
 
+/// The end of the last packet of a stream. Babeltrace takes its last event when the end in the
+/// packet is wrong.
+pub(super) fn end_of_last(
+    plan: &TextPlan,
+    files: &[StreamFile],
+    packet: &PacketEntry,
+) -> Option<i64> {
+    let is_wrong = packet.end.is_none() && packet.preamble.info.end_clock.is_some();
+    if !is_wrong {
+        return packet.end;
+    }
+    event_time(plan, files, packet, packet.length, Which::Last)
+}
+
 /// The time of the first event of a packet; `None` when the packet has no event or cannot be
 /// decoded up to it.
 fn first_event_time(plan: &TextPlan, files: &[StreamFile], packet: &PacketEntry) -> Option<i64> {
-    let file = File::open(&files.get(packet.file)?.path).ok()?;
     let length = packet.length.min(FIRST_EVENT_BYTES);
+    event_time(plan, files, packet, length, Which::First)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    First,
+    Last,
+}
+
+/// The time of the first event, or of the last one that can be decoded, in the first `length` bytes
+/// of a packet.
+fn event_time(
+    plan: &TextPlan,
+    files: &[StreamFile],
+    packet: &PacketEntry,
+    length: u64,
+    which: Which,
+) -> Option<i64> {
+    let file = File::open(&files.get(packet.file)?.path).ok()?;
     let mut data = vec![0; usize::try_from(length).ok()?];
     file.read_exact_at(&mut data, packet.offset).ok()?;
     let nothing = Plan::nothing(plan.procedure());
     let mut reader = EventReader::new(&nothing, &data);
     reader.next_packet().ok()??;
-    let clock = reader.next_event().ok()??.clock()?;
-    plan.clock(packet.preamble.class)?.nanoseconds(clock)
+    let mut clock = None;
+    while let Ok(Some(event)) = reader.next_event() {
+        clock = event.clock();
+        if which == Which::First {
+            break;
+        }
+    }
+    plan.clock(packet.preamble.class)?.nanoseconds(clock?)
 }

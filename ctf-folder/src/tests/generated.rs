@@ -130,10 +130,13 @@ fn numbers(traces: &[TraceFolder], from: Option<i64>, to: Option<i64>) -> (Vec<u
     };
     let mut text = Vec::new();
     let written = write_events(traces, options, &mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
+    (numbers_of(&text), written)
+}
+
+fn numbers_of(text: &[u8]) -> Vec<u8> {
+    let text = std::str::from_utf8(text).unwrap();
     let number = |line: &str| line.rsplit("n = ").next()?.strip_suffix(" }")?.parse().ok();
-    let numbers = text.lines().map(|line| number(line).unwrap()).collect();
-    (numbers, written)
+    text.lines().map(|line| number(line).unwrap()).collect()
 }
 
 fn check(traces: &[TraceFolder], from: Option<i64>, to: Option<i64>, expected: &[u8]) {
@@ -236,6 +239,52 @@ fn events_after_the_end_of_their_packet_are_found() {
             if is_corrected { &[6] } else { &[] },
         );
         check(&traces, None, None, &[1, 2, 3, 4, 5, 6]);
+    }
+}
+
+/// The end of a stream of several files is the last event of the last file when the producer writes
+/// wrong ends: 38 in one stream and 36 in the other.
+#[test]
+fn streams_of_several_files_have_an_intersection() {
+    let mut short = three();
+    short[2] = packet(2, 30, 34, &[(32, 7), (36, 8)]);
+    let parts = |id, packets: &[Packet]| [stream(id, &packets[..2]), stream(id, &packets[2..])];
+    let [a, b] = parts(1, &three());
+    let [c, d] = parts(2, &short[1..]);
+    let ust = "tracer_name = \"lttng-ust\"; tracer_major = 2; tracer_minor = ";
+    // Ends of producers without known defects are those of the packets: 39 and 34.
+    let cases: [(&str, &[u8]); 2] = [
+        ("10;", &[3, 3, 4, 4, 5, 7, 8]),
+        ("11;", &[3, 3, 4, 4, 5, 7]),
+    ];
+    for (minor, expected) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [("a_0", &a), ("a_1", &b), ("b_0", &c), ("b_1", &d)];
+        let files = files.map(|(name, bytes)| (name, bytes.clone()));
+        write(folder.path(), &format!("{ust}{minor}"), &files);
+        let traces = open(folder.path());
+        assert_eq!(traces[0].streams.len(), 2);
+        let options = WriteOptions {
+            is_intersection: true,
+            ..WriteOptions::default()
+        };
+        let mut text = Vec::new();
+        write_events(&traces, options, &mut text).unwrap();
+        assert_eq!(numbers_of(&text), expected, "lttng-ust 2.{minor}");
+        compare_intersection(folder.path(), &text);
+    }
+}
+
+fn compare_intersection(path: &Path, text: &[u8]) {
+    let mut program = std::process::Command::new("babeltrace2");
+    let run = program
+        .args(["--clock-gmt", "--stream-intersection"])
+        .arg(path)
+        .env("TZ", "UTC")
+        .output();
+    match run {
+        Ok(output) => assert!(output.stdout == text),
+        Err(error) => println!("skipped: babeltrace2: {error}"),
     }
 }
 
