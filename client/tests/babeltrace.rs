@@ -106,6 +106,8 @@ fn names_and_properties() {
         "trace:vpid",
         "loglevel",
         "emf",
+        "callsite",
+        "all,callsite",
         "loglevel,trace:domain",
         "trace:hostname,loglevel",
     ] {

@@ -109,6 +109,9 @@ enum Field {
     Vpid,
     Loglevel,
     Emf,
+    /// Babeltrace takes it and prints nothing for it.
+    #[value(hide = true)]
+    Callsite,
 }
 
 #[derive(Debug, Args)]
