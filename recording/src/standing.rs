@@ -305,7 +305,10 @@ async fn keep_bounds(standing: &Standing, registry: &Registry, config: &Standing
     drop(list);
     for storage in open {
         if let Err(error) = engine.storages().finalize(storage).await {
-            tracing::warn!(%error, %storage, "a storage of the standing recording was not finalized; it is tried again");
+            tracing::warn!(
+                %error, %storage,
+                "a storage of the standing recording was not finalized; it is tried again"
+            );
         }
     }
 }
@@ -314,11 +317,17 @@ async fn delete(engine: &Engine, info: &StorageInfo, is_old: bool) -> bool {
     let (storage, name, bytes) = (info.id, &info.name, bytes_of(info));
     match engine.storages().delete(storage).await {
         Ok(()) => {
-            tracing::info!(%storage, name, bytes, is_too_old = is_old, "deleted a storage of the standing recording");
+            tracing::info!(
+                %storage, name, bytes, is_too_old = is_old,
+                "deleted a storage of the standing recording"
+            );
             true
         }
         Err(error) => {
-            tracing::warn!(%error, %storage, name, "a storage of the standing recording was not deleted");
+            tracing::warn!(
+                %error, %storage, name,
+                "a storage of the standing recording was not deleted"
+            );
             false
         }
     }
