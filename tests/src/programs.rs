@@ -62,7 +62,8 @@ pub fn run_tracehold(arguments: &[String]) -> Output {
     command
         .args(arguments)
         .env_remove("TRACEHOLD_SERVER")
-        .env_remove("TRACEHOLD_TOKEN");
+        .env_remove("TRACEHOLD_TOKEN")
+        .env_remove("TRACEHOLD_CA_FILE");
     command.output().expect("the program was built")
 }
 

@@ -1,6 +1,7 @@
 use std::cell::{RefCell, RefMut};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::path::PathBuf;
 
 use clap::Args;
 use io_analysis::TextTable;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::error::CommandError;
-use crate::http::{Client, Retry, ServerUrl};
+use crate::http::{Client, Retry, ServerUrl, TlsFiles};
 
 /// Options that every subcommand accepts.
 #[derive(Debug, Clone, Args)]
@@ -32,6 +33,20 @@ pub struct Global {
         hide_env_values = true
     )]
     pub token: Option<String>,
+    /// PEM file with the authorities to trust on https, instead of those of the system
+    #[arg(long, global = true, env = "TRACEHOLD_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// PEM file with a certificate to present to servers that ask for one
+    #[arg(
+        long,
+        global = true,
+        env = "TRACEHOLD_CLIENT_CERTIFICATE",
+        value_name = "FILE"
+    )]
+    pub client_certificate: Option<PathBuf>,
+    /// PEM file with the private key of that certificate
+    #[arg(long, global = true, env = "TRACEHOLD_CLIENT_KEY", value_name = "FILE")]
+    pub client_key: Option<PathBuf>,
     /// Print output and errors as JSON
     #[arg(long, global = true)]
     pub json: bool,
@@ -96,7 +111,12 @@ impl Context {
     /// A client of another server, with the same token.
     pub fn client_of(&self, server: ServerUrl, retry: Retry) -> Result<Client, CommandError> {
         let token = self.global.token.clone();
-        Ok(Client::new(server, token, retry)?)
+        let files = TlsFiles {
+            ca: self.global.ca_file.clone(),
+            certificate: self.global.client_certificate.clone(),
+            key: self.global.client_key.clone(),
+        };
+        Ok(Client::with_tls(server, token, retry, &files)?)
     }
 
     /// Runs `work` to completion on a new runtime.

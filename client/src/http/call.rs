@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 use super::problem::Problem;
 use super::retry::{Retry, RetryReason, is_temporary, retry_after};
 use super::server_url::ServerUrl;
+use super::tls::{self, TlsFiles};
 use crate::ClientError;
 use crate::clock;
 
@@ -133,7 +134,18 @@ impl Client {
         token: Option<String>,
         retry: Retry,
     ) -> Result<Self, ClientError> {
+        Self::with_tls(server, token, retry, &TlsFiles::default())
+    }
+
+    /// As [`Self::new`], with these files for HTTPS.
+    pub fn with_tls(
+        server: ServerUrl,
+        token: Option<String>,
+        retry: Retry,
+        files: &TlsFiles,
+    ) -> Result<Self, ClientError> {
         let http = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls::config(files, server.is_encrypted())?)
             // A proxy that buffers bodies would defeat flow control.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())

@@ -20,6 +20,7 @@ mod recordings;
 mod retry;
 mod server_url;
 mod storages;
+mod tls;
 
 pub use agents::{Agent, AgentSpec, Stream, StreamSpec};
 pub use archives::ArchiveProgress;
@@ -37,6 +38,7 @@ pub use recordings::{NewRecording, NewTrigger, Recording};
 pub use retry::{Retry, RetryReason};
 pub use server_url::{ServerUrl, StorageUrl};
 pub use storages::{Damage, NewStorage, Storage, StorageFilter, VerifyReport};
+pub use tls::TlsFiles;
 
 #[cfg(test)]
 mod tests;

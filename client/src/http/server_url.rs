@@ -13,6 +13,11 @@ pub struct ServerUrl {
 }
 
 impl ServerUrl {
+    /// Whether connections to it are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.base.starts_with("https://")
+    }
+
     /// Address of `segments` joined by slashes, each percent-encoded.
     pub fn at(&self, segments: &[&str]) -> String {
         let mut url = self.base.clone();
@@ -71,15 +76,16 @@ impl FromStr for ServerUrl {
         let Some((scheme, rest)) = text.split_once("://") else {
             return Err(wrong("no scheme"));
         };
-        if !scheme.eq_ignore_ascii_case("http") {
-            return Err(wrong("only http is supported"));
+        let scheme = scheme.to_ascii_lowercase();
+        if scheme != "http" && scheme != "https" {
+            return Err(wrong("only http and https are supported"));
         }
         let host = rest.split('/').next().unwrap_or_default();
         if host.is_empty() || rest.contains(['?', '#', ' ']) {
             return Err(wrong("the host is missing, or it has a query or fragment"));
         }
         Ok(Self {
-            base: format!("http://{}", rest.trim_end_matches('/')),
+            base: format!("{scheme}://{}", rest.trim_end_matches('/')),
         })
     }
 }
@@ -136,6 +142,9 @@ mod tests {
             server.api(&["agents", "a/b c", "é"]),
             "http://host:1/prefix/api/v1/agents/a%2Fb%20c/%C3%A9"
         );
+        let encrypted: ServerUrl = "HTTPS://host".parse().unwrap();
+        assert!(encrypted.is_encrypted() && !server.is_encrypted());
+        assert_eq!(encrypted.to_string(), "https://host");
     }
 
     #[test]
@@ -143,7 +152,6 @@ mod tests {
         for text in [
             "",
             "host:1",
-            "https://h",
             "http://",
             "http:///x",
             "http://h/?a",

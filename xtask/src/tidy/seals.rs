@@ -1,25 +1,29 @@
-//! Crates without an active maintainer are imported by one module each, so that each can be
-//! replaced in one change.
+//! Crates without an active maintainer, and those that secrecy depends on, are imported by one
+//! module each, so that each can be replaced in one change.
 
 use super::Finding;
 use super::source::{Source, word_at};
 
-/// The import name, and the only module that may use it: a file, or a folder ending in `/`.
-const SEALS: &[(&str, &str)] = &[
-    ("sled", "storage-core/src/catalog"),
-    ("tokio_uring", "storage-core/src/io/uring"),
-    ("bincode", "storage-format/src/"),
+/// The import name, and the only module that may use it: a file, or a folder ending in `/`. Two
+/// programs that need the same crate have one module each.
+const SEALS: &[(&str, &[&str])] = &[
+    ("sled", &["storage-core/src/catalog"]),
+    ("tokio_uring", &["storage-core/src/io/uring"]),
+    ("bincode", &["storage-format/src/"]),
+    ("rustls", &["server/src/tls", "client/src/http/tls"]),
+    ("rustls_native_certs", &["client/src/http/tls"]),
+    ("tokio_rustls", &["server/src/tls"]),
 ];
 
 /// Uses outside the module, and a second module of the same crate.
 pub(super) fn findings(sources: &[Source]) -> Vec<Finding> {
     SEALS
         .iter()
-        .flat_map(|(name, place)| seal_findings(sources, name, place))
+        .flat_map(|(name, places)| seal_findings(sources, name, places))
         .collect()
 }
 
-fn seal_findings(sources: &[Source], name: &str, place: &str) -> Vec<Finding> {
+fn seal_findings(sources: &[Source], name: &str, places: &[&str]) -> Vec<Finding> {
     let path = format!("{name}::");
     let uses = |line: &String| {
         line.contains(&path) && word_at(line, name).is_some()
@@ -32,14 +36,15 @@ fn seal_findings(sources: &[Source], name: &str, place: &str) -> Vec<Finding> {
     let mut home: Option<&str> = None;
     let mut findings = Vec::new();
     for (source, line) in users {
-        let in_place = source.path.starts_with(place);
+        let in_place = places.iter().any(|place| source.path.starts_with(place));
         match home {
             _ if !in_place => {
+                let place = places.join(" and ");
                 let what = format!("{name} is sealed in {place}: use it through that module");
                 findings.push(Finding::new(&source.path, line, what));
             }
             // A folder ending in `/` is a crate: any file of it may use the name, but only one.
-            Some(home) if place.ends_with('/') => {
+            Some(home) if places.iter().all(|place| place.ends_with('/')) => {
                 let what = format!("{name} is imported by {home} already: one module is enough");
                 findings.push(Finding::new(&source.path, line, what));
             }
@@ -86,6 +91,16 @@ mod tests {
         check(
             &[("server/src/main.rs", "fn f() {}\nuse sled;")],
             &[&format!("server/src/main.rs:2: sled {what}")],
+        );
+        let what =
+            "is sealed in server/src/tls and client/src/http/tls: use it through that module";
+        check(
+            &[
+                ("client/src/http/tls.rs", "use rustls::ClientConfig;"),
+                ("server/src/tls/files.rs", "use rustls::pki_types::pem;"),
+                ("server/src/gate.rs", "fn f(a: rustls::Error) {}"),
+            ],
+            &[&format!("server/src/gate.rs:1: rustls {what}")],
         );
         let what = "bincode is imported by storage-format/src/a.rs already: one module is enough";
         check(
