@@ -21,6 +21,7 @@ use crate::gate::Gate;
 use crate::io_trace::EarlyTrace;
 use crate::metrics::Metrics;
 use crate::routes::{openapi_json, resume_finalizations, router};
+use crate::tls::{Tls, TlsError};
 
 /// Why the server cannot run.
 #[derive(Debug, Error)]
@@ -36,6 +37,9 @@ pub enum AppError {
     /// Signals cannot be received, or the runtime cannot start.
     #[error("cannot set up the process: {0}")]
     Process(#[from] io::Error),
+    /// The certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The data folder cannot be used by this server.
     #[error(transparent)]
     DataFolder(#[from] migrations::MigrationError),
@@ -85,6 +89,7 @@ async fn serve_until_stopped(
     file_limit::raise_limit();
     let (stage, stage_seen) = watch::channel(Stage::Running);
     let signals = tokio::spawn(forward_signals(stage)?);
+    let tls = Tls::load(&config.tls)?;
     let engine = config.engine();
     let data_dir = engine.data_dir.clone();
     let migrated = tokio::task::spawn_blocking(move || migrations::migrate(&data_dir)).await;
@@ -124,8 +129,12 @@ async fn serve_until_stopped(
         );
     }
     resume_finalizations(&app);
+    let certificates = tls.clone().map(|tls| tokio::spawn(tls.keep_current()));
     ready(address);
-    serve(listener, Arc::clone(&gate), &http, stage_seen).await;
+    serve(listener, Arc::clone(&gate), (&http, tls), stage_seen).await;
+    if let Some(certificates) = certificates {
+        certificates.abort();
+    }
     engine.storages().interrupt_finalizations();
     gate.finish_changes().await;
     jobs.end().await;

@@ -4,6 +4,7 @@
 //!
 //! | module | responsibility |
 //! | --- | --- |
+//! | `tls` | certificates and handshakes |
 //! | `connection` | accepting, limits of time and number, ambiguous framing |
 //! | `gate` | what applies to every request: id, rules of HTTP, panics, problems, metrics, log |
 //! | `changes` | requests that change state, completed even when the client hangs up |
@@ -14,8 +15,8 @@
 //! | `range` | byte ranges: one pure plan, and bodies of known length |
 //!
 //! `error` is the only mapping from errors to HTTP, `problem` the only form of a refusal, `config`
-//! the only place of limits. *Invariant:* the server opens no files; the engine hands out those
-//! that may be read.
+//! the only place of limits. *Invariant:* the server opens no files but its
+//! configuration and certificates; the engine hands out those that may be read.
 
 mod app;
 mod app_state;
@@ -46,7 +47,9 @@ mod request_body;
 mod request_id;
 mod routes;
 mod stored_leaves;
+mod tls;
 
 pub use app::{AppError, run};
 pub use config::{Config, ConfigError, ConfigErrors, LogConfig, Overrides};
 pub use logging::{LogError, start as start_logging};
+pub use tls::TlsError;

@@ -82,20 +82,27 @@ fn main() -> ExitCode {
     if let Err(error) = start_logging(&config.log) {
         return fail(&error, EXIT_USAGE);
     }
-    match run(config, |address| print(&greeting(address))) {
+    let scheme = if config.is_encrypted() {
+        "https"
+    } else {
+        "http"
+    };
+    match run(config, |address| print(&greeting(scheme, address))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error, EXIT_FAILED),
     }
 }
 
 /// The ready line, which programs wait for, and the next steps for people.
-fn greeting(address: SocketAddr) -> String {
+fn greeting(scheme: &str, address: SocketAddr) -> String {
     let server = match reachable(address) {
-        address if address == SocketAddr::from((Ipv4Addr::LOCALHOST, 7117)) => String::new(),
-        address => format!(" --server http://{address}"),
+        address if scheme == "http" && address == SocketAddr::from((Ipv4Addr::LOCALHOST, 7117)) => {
+            String::new()
+        }
+        address => format!(" --server {scheme}://{address}"),
     };
     format!(
-        "listening on http://{address}\n\
+        "listening on {scheme}://{address}\n\
          next, in another terminal (from this folder: cargo run --release -p client -- …):\n  \
          tracehold storage create{server} --name first\n  \
          tracehold push{server} --storage first PATH-OF-A-TRACE\n  \

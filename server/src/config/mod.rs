@@ -12,6 +12,7 @@ mod query;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use layers::{ConfigError, ConfigErrors, Overrides};
 pub(crate) use names::items;
@@ -22,3 +23,4 @@ pub(crate) use settings::{
     BenchConfig, HttpConfig, IngestConfig, IoTraceConfig, LogFormat, TraceAtStart,
 };
 pub use settings::{Config, LogConfig};
+pub(crate) use tls::{ClientCertificates, TlsConfig};

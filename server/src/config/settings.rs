@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::log_filter::is_log_filter;
 use super::query::QueryConfig;
+use super::tls::TlsConfig;
 
 /// All settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -15,6 +16,8 @@ use super::query::QueryConfig;
 pub struct Config {
     /// Connections and requests.
     pub http: HttpConfig,
+    /// TLS of the listener.
+    pub tls: TlsConfig,
     /// Incoming packets.
     pub ingest: IngestConfig,
     /// The buffer and recordings.
@@ -405,6 +408,11 @@ pub(super) struct InvalidSetting {
 }
 
 impl Config {
+    /// Whether the listener speaks TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.tls.is_on()
+    }
+
     /// The settings as a configuration file.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("settings can be written as TOML")
@@ -434,6 +442,7 @@ impl Config {
                  client with --insecure or http.insecure = true",
             );
         }
+        let tls = self.tls.invalid();
         if ingest.in_flight_bytes_max < ingest.packet_bytes_max {
             invalid(
                 "ingest.in_flight_bytes_max",
@@ -462,6 +471,7 @@ impl Config {
                 "use off, error, warn, info, debug, trace, or a list such as info,server=debug",
             );
         }
+        all.extend(tls);
         all
     }
 }

@@ -16,9 +16,11 @@ use tokio::task::{self, JoinError, JoinSet};
 use super::framing::AmbiguityFlag;
 use super::registry::{Activity, Admission, Registry};
 use super::stream::{GuardedStream, Limits};
+use super::transport::Transport;
 use crate::config::HttpConfig;
 use crate::gate::{Flaw, Gate};
 use crate::range::SendQueue;
+use crate::tls::{Protocol, Tls};
 
 /// Shortest and longest pause after the process ran out of file descriptors or memory.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -46,10 +48,10 @@ pub(crate) enum Stage {
 pub(crate) async fn serve(
     listener: TcpListener,
     gate: Arc<Gate>,
-    http: &HttpConfig,
+    (http, tls): (&HttpConfig, Option<Arc<Tls>>),
     mut stage: watch::Receiver<Stage>,
 ) {
-    let mut open = OpenConnections::new(gate, http, stage.clone());
+    let mut open = OpenConnections::new(gate, (http, tls), stage.clone());
     let mut backoff = BACKOFF_MIN;
     loop {
         let accepted = tokio::select! {
@@ -70,7 +72,7 @@ pub(crate) async fn serve(
                 }
             }
             Err(error) if is_exhaustion(&error) => {
-                open.gate.metrics().connections.refused();
+                open.doorway.gate.metrics().connections.refused();
                 tracing::warn!(
                     %error,
                     "cannot accept a connection: out of file descriptors or memory; retrying; \
@@ -96,11 +98,18 @@ pub(crate) async fn serve(
     connections.shutdown().await;
 }
 
-/// The tasks of the open connections.
-struct OpenConnections {
+/// What serves a connection; the same for all of them.
+#[derive(Clone)]
+struct Doorway {
     gate: Arc<Gate>,
     builder: http1::Builder,
     limits: Limits,
+    tls: Option<Arc<Tls>>,
+}
+
+/// The tasks of the open connections.
+struct OpenConnections {
+    doorway: Doorway,
     stage: watch::Receiver<Stage>,
     tasks: JoinSet<()>,
     registry: Registry<task::Id>,
@@ -108,14 +117,21 @@ struct OpenConnections {
 }
 
 impl OpenConnections {
-    fn new(gate: Arc<Gate>, http: &HttpConfig, stage: watch::Receiver<Stage>) -> Self {
+    fn new(
+        gate: Arc<Gate>,
+        (http, tls): (&HttpConfig, Option<Arc<Tls>>),
+        stage: watch::Receiver<Stage>,
+    ) -> Self {
         let count = |setting: u32| usize::try_from(setting).unwrap_or(usize::MAX);
         Self {
-            gate,
-            builder: protocol(http),
-            limits: Limits {
-                head: http.header_read(),
-                write_stall: http.write_stall(),
+            doorway: Doorway {
+                gate,
+                builder: protocol(http),
+                limits: Limits {
+                    head: http.header_read(),
+                    write_stall: http.write_stall(),
+                },
+                tls,
             },
             stage,
             tasks: JoinSet::new(),
@@ -132,7 +148,7 @@ impl OpenConnections {
         let admission = loop {
             let (admission, has_closed) = self.registry.admit(peer);
             if has_closed {
-                self.gate.metrics().connections.idle_closed();
+                self.doorway.gate.metrics().connections.idle_closed();
             }
             if admission != Admission::Any {
                 self.warn_of_shortage();
@@ -148,9 +164,7 @@ impl OpenConnections {
         let activity = Arc::new(Activity::default());
         let connection = connection(
             stream,
-            self.builder.clone(),
-            Arc::clone(&self.gate),
-            self.limits,
+            self.doorway.clone(),
             (admission == Admission::HealthOnly).then_some(Flaw::NoConnection),
             Arc::clone(&activity),
             self.stage.clone(),
@@ -214,9 +228,7 @@ fn is_exhaustion(error: &io::Error) -> bool {
 /// Serves one connection. All its requests have `flaw`, if there is one.
 async fn connection(
     stream: TcpStream,
-    builder: http1::Builder,
-    gate: Arc<Gate>,
-    limits: Limits,
+    doorway: Doorway,
     flaw: Option<Flaw>,
     activity: Arc<Activity>,
     mut stage: watch::Receiver<Stage>,
@@ -225,24 +237,63 @@ async fn connection(
         tracing::debug!(%error, "the client disconnected at once");
         return;
     }
-    let _open = gate.metrics().connections.opened();
+    let connections = &doorway.gate.metrics().connections;
+    let _open = connections.opened();
+    let (transport, protocol) = match &doorway.tls {
+        None => (Transport::Plain(stream), Protocol::Http1),
+        Some(tls) => {
+            let handshake = tokio::time::timeout(doorway.limits.head, tls.accept(stream));
+            let shaken = tokio::select! {
+                shaken = handshake => shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+                () = to_be_closed(&mut stage, &activity) => return,
+            };
+            match shaken {
+                Ok((stream, protocol)) => (Transport::Tls(Box::new(stream)), protocol),
+                Err(error) => {
+                    connections.handshake_failed();
+                    tracing::debug!(%error, "the TLS handshake failed");
+                    return;
+                }
+            }
+        }
+    };
+    match protocol {
+        Protocol::Http1 => serve_http1(transport, &doorway, flaw, activity, stage).await,
+    }
+}
+
+/// Serves the requests of a connection that speaks HTTP/1.
+async fn serve_http1(
+    transport: Transport,
+    doorway: &Doorway,
+    flaw: Option<Flaw>,
+    activity: Arc<Activity>,
+    mut stage: watch::Receiver<Stage>,
+) {
     let flag = Arc::new(AmbiguityFlag::default());
     let files = Arc::new(SendQueue::default());
-    let (watched, sent) = (Arc::clone(&flag), Arc::clone(&files));
-    let stream = GuardedStream::new(stream, watched, sent, limits, Arc::clone(&activity));
+    // The kernel sends file bytes as they are.
+    let queue = (!transport.is_encrypted()).then(|| Arc::clone(&files));
+    let (watched, limits) = (Arc::clone(&flag), doorway.limits);
+    let stream = GuardedStream::new(transport, watched, files, limits, Arc::clone(&activity));
     let requests = AtomicU64::new(0);
     let service = service_fn(|mut request: hyper::Request<_>| {
-        request.extensions_mut().insert(Arc::clone(&files));
+        if let Some(queue) = &queue {
+            request.extensions_mut().insert(Arc::clone(queue));
+        }
         let index = requests.fetch_add(1, Ordering::Relaxed);
         let flaw = flag.is_ambiguous(index).then_some(Flaw::Ambiguous).or(flaw);
-        let gate = Arc::clone(&gate);
+        let gate = Arc::clone(&doorway.gate);
         let activity = Arc::clone(&activity);
         async move {
             let _answering = activity.answering();
             Ok::<_, std::convert::Infallible>(gate.pass(request, flaw).await)
         }
     });
-    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let serving = doorway
+        .builder
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(serving);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
         () = to_be_closed(&mut stage, &activity) => {

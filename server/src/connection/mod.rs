@@ -9,5 +9,6 @@ mod registry;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod transport;
 
 pub(crate) use accept_loop::{Stage, serve};

@@ -1,4 +1,4 @@
-//! A TCP connection with the limits that hyper does not enforce.
+//! A connection with the limits that hyper does not enforce.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::framing::{AmbiguityFlag, Framing};
 use super::registry::Activity;
-use crate::range::{SendQueue, is_stand_in};
+use super::transport::Transport;
+use crate::range::SendQueue;
 
 /// How long, and how many bytes, to read from a client that still sends after the response that
 /// closes the connection. Closing at once would make the kernel send a reset, which can destroy the
@@ -33,7 +32,7 @@ pub(super) struct Limits {
 /// A connection that inspects its framing, drops a client that sends its head too slowly or reads
 /// nothing, and lingers when it is closed.
 pub(super) struct GuardedStream {
-    inner: TcpStream,
+    inner: Transport,
     framing: Framing,
     flag: Arc<AmbiguityFlag>,
     files: Arc<SendQueue>,
@@ -81,7 +80,7 @@ struct Linger {
 
 impl GuardedStream {
     pub(super) fn new(
-        inner: TcpStream,
+        inner: Transport,
         flag: Arc<AmbiguityFlag>,
         files: Arc<SendQueue>,
         limits: Limits,
@@ -100,45 +99,6 @@ impl GuardedStream {
         }
     }
 
-    /// Sends the first of `slices`, or the leading ones of the same source: memory, or a file.
-    fn poll_send(
-        &mut self,
-        cx: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let stand_in = slices.iter().position(|slice| is_stand_in(slice));
-        match stand_in {
-            None => return Pin::new(&mut self.inner).poll_write_vectored(cx, slices),
-            Some(0) => {}
-            // The head of a response waits for the file bytes that follow, so that they are
-            // sent together.
-            Some(count) => {
-                return self.poll_call(cx, |this| {
-                    let mut control = SendAncillaryBuffer::default();
-                    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-                    Ok(sendmsg(&this.inner, &slices[..count], &mut control, flags)?)
-                });
-            }
-        }
-        self.poll_call(cx, |this| this.files.send(&this.inner, &slices[0]))
-    }
-
-    /// Retries a non-blocking call until the socket accepts it.
-    fn poll_call(
-        &mut self,
-        cx: &mut Context<'_>,
-        call: impl Fn(&Self) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.inner.poll_write_ready(cx))?;
-            match self.inner.try_io(Interest::WRITABLE, || call(self)) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                outcome => return Poll::Ready(outcome),
-            }
-        }
-    }
-
     fn guard_write<T>(
         &mut self,
         outcome: Poll<io::Result<T>>,
@@ -154,6 +114,24 @@ impl GuardedStream {
             io::ErrorKind::TimedOut,
             "the client stopped reading",
         )))
+    }
+
+    /// Limits the time for the client to take what TLS has buffered, at most 64 KiB. Without a
+    /// buffer this is ready at once and says nothing about the client.
+    fn guard_buffered(
+        &mut self,
+        outcome: Poll<io::Result<()>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        match outcome {
+            Poll::Ready(_) => {
+                if self.inner.is_encrypted() {
+                    self.stall.stop();
+                }
+                outcome
+            }
+            Poll::Pending => self.guard_write(outcome, cx),
+        }
     }
 
     /// Limits the time for a head that has begun, whose rest has not arrived.
@@ -177,7 +155,7 @@ impl GuardedStream {
                 return Poll::Ready(());
             };
             let mut buffer = ReadBuf::new(&mut linger.scratch);
-            let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
+            let read = ready!(self.inner.poll_drain(cx, &mut buffer));
             let taken = buffer.filled().len();
             linger.left = linger.left.saturating_sub(taken);
             if read.is_err() || taken == 0 || linger.left == 0 {
@@ -195,7 +173,7 @@ impl AsyncRead for GuardedStream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
-        let Poll::Ready(read) = Pin::new(&mut this.inner).poll_read(cx, buffer) else {
+        let Poll::Ready(read) = this.inner.poll_read(cx, buffer) else {
             return this.guard_head(cx);
         };
         this.activity.touch();
@@ -212,12 +190,11 @@ impl AsyncRead for GuardedStream {
 
 impl AsyncWrite for GuardedStream {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let outcome = self.poll_send(cx, &[IoSlice::new(bytes)]);
-        self.guard_write(outcome, cx)
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -225,8 +202,9 @@ impl AsyncWrite for GuardedStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let outcome = self.poll_send(cx, slices);
-        self.guard_write(outcome, cx)
+        let this = &mut *self;
+        let outcome = this.inner.poll_send(cx, slices, &this.files);
+        this.guard_write(outcome, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -234,12 +212,14 @@ impl AsyncWrite for GuardedStream {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
+        let outcome = self.inner.poll_flush(cx);
+        self.guard_buffered(outcome, cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.linger.is_none() {
-            ready!(Pin::new(&mut self.inner).poll_shutdown(cx))?;
+            let outcome = self.inner.poll_shutdown(cx);
+            ready!(self.guard_buffered(outcome, cx))?;
             if !self.framing.is_within_request() {
                 return Poll::Ready(Ok(()));
             }

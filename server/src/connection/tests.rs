@@ -99,7 +99,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stage, seen) = watch::channel(Stage::Running);
-        let task = tokio::spawn(async move { serve(listener, gate, &http, seen).await });
+        let task = tokio::spawn(async move { serve(listener, gate, (&http, None), seen).await });
         Self {
             address,
             stage,

@@ -10,6 +10,7 @@ pub(crate) struct ConnectionMetrics {
     accepted: IntCounter,
     accept_failures: IntCounter,
     idle_closed: IntCounter,
+    handshakes_failed: IntCounter,
 }
 
 impl ConnectionMetrics {
@@ -25,6 +26,10 @@ impl ConnectionMetrics {
                 "tracehold_http_idle_connections_closed_total",
                 "Idle connections closed to make room for new ones.",
             ),
+            handshakes_failed: maker.counter(
+                "tracehold_tls_handshakes_failed_total",
+                "Connections closed because the TLS handshake failed or took too long.",
+            ),
         }
     }
 
@@ -37,6 +42,11 @@ impl ConnectionMetrics {
     /// A connection was not accepted for lack of descriptors or memory.
     pub(crate) fn refused(&self) {
         self.accept_failures.inc();
+    }
+
+    /// The TLS handshake of a connection failed or took too long.
+    pub(crate) fn handshake_failed(&self) {
+        self.handshakes_failed.inc();
     }
 
     /// An idle connection was closed for a new one.

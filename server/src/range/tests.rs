@@ -98,7 +98,7 @@ async fn the_published_checker_finds_no_fault() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let (stage, seen) = watch::channel(Stage::Running);
-    let server = tokio::spawn(async move { serve(listener, gate, &http, seen).await });
+    let server = tokio::spawn(async move { serve(listener, gate, (&http, None), seen).await });
 
     let output = tokio::task::spawn_blocking(move || check_with(&script, &["--base", &base]));
     let output = output.await.unwrap();
