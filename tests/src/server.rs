@@ -18,8 +18,9 @@ use crate::programs;
 /// A server that takes longer than this to start is considered hung.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 
-/// The beginning of the line on standard output that reports the address.
+/// The beginnings of the line on standard output that reports the address.
 const READY_PREFIX: &str = "listening on http://";
+const READY_PREFIX_TLS: &str = "listening on https://";
 
 /// The log, in the server's folder.
 const LOG: &str = "server.log";
@@ -368,9 +369,9 @@ fn ready_address(child: &mut Child) -> Option<SocketAddr> {
     // The thread lives as long as the server, so that the pipe never fills up.
     thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            let address = line
-                .find(READY_PREFIX)
-                .map(|at| &line[at + READY_PREFIX.len()..]);
+            let address = [READY_PREFIX, READY_PREFIX_TLS]
+                .iter()
+                .find_map(|prefix| Some(&line[line.find(prefix)? + prefix.len()..]));
             let address = address.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
             if let Some(address) = address {
                 // After the time limit nobody receives it.

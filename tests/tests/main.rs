@@ -16,6 +16,7 @@ mod crashes;
 mod ctf_export;
 mod disk_low;
 mod droppable_packets;
+mod encrypted;
 mod fairness;
 mod finalization;
 mod formats;

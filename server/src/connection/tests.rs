@@ -22,6 +22,7 @@ use crate::ingest::IngestError;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 use crate::range::{Buffers, Content, RangeFile, Resource, respond};
+use crate::tls::{Tls, tests as testing};
 
 const FILE_BYTES: usize = 3 << 20;
 
@@ -72,6 +73,10 @@ async fn waits() -> &'static str {
 
 impl Server {
     async fn start(http: HttpConfig) -> Self {
+        Self::start_with(http, None).await
+    }
+
+    async fn start_with(http: HttpConfig, tls: Option<Arc<Tls>>) -> Self {
         let metrics = Arc::new(Metrics::default());
         let content = Content::File {
             file: Arc::new(RangeFile::untraced(FILE.reopen().unwrap())),
@@ -99,7 +104,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stage, seen) = watch::channel(Stage::Running);
-        let task = tokio::spawn(async move { serve(listener, gate, (&http, None), seen).await });
+        let task = tokio::spawn(async move { serve(listener, gate, (&http, tls), seen).await });
         Self {
             address,
             stage,
@@ -432,4 +437,73 @@ async fn a_body_is_aborted_where_its_file_ends() {
     let files = Arc::default();
     let answer = respond(&method, &headers, &resource, &buffers, Some(&files)).await;
     assert!(answer.into_body().collect().await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_the_same_over_tls() {
+    let server = Server::start_with(quick(), Some(testing::tls())).await;
+    let mut stream = testing::connect(server.address).await;
+    for (first, last) in [(0, 15), (5, 70_000), (1, FILE_BYTES - 1)] {
+        let request =
+            format!("GET /file HTTP/1.1\r\nHost: localhost\r\nRange: bytes={first}-{last}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        assert!(head.starts_with(b"HTTP/1.1 206"));
+        let mut body = vec![0; last - first + 1];
+        stream.read_exact(&mut body).await.unwrap();
+        assert!(body == file_bytes()[first..=last], "{first}-{last}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handshake_that_fails_or_stops_closes_the_connection() {
+    let server = Server::start_with(quick(), Some(testing::tls())).await;
+    // Plain HTTP, the begin of a handshake, and nothing at all.
+    for bytes in [
+        &b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"[..],
+        b"\x16\x03\x01",
+        b"",
+    ] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+        let mut answer = Vec::new();
+        // A reset is an end, too.
+        let _ = stream.read_to_end(&mut answer).await;
+        assert!(!answer.starts_with(b"HTTP"));
+    }
+    server
+        .reaches("tracehold_tls_handshakes_failed_total 3")
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_connection_over_tls_is_closed_for_a_new_one() {
+    let http = HttpConfig {
+        connections_max: 1,
+        ..quick()
+    };
+    let server = Server::start_with(http, Some(testing::tls())).await;
+    let request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut first = testing::connect(server.address).await;
+    for _ in 0..2 {
+        first.write_all(request).await.unwrap();
+        let mut answer = [0; 12];
+        first.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+        while !answer.ends_with(b"alive") {
+            answer.rotate_left(1);
+            answer[11] = first.read_u8().await.unwrap();
+        }
+    }
+    let mut second = testing::connect(server.address).await;
+    let mut rest = Vec::new();
+    first.read_to_end(&mut rest).await.unwrap();
+    assert_eq!(rest, b"");
+    second.write_all(request).await.unwrap();
+    let mut answer = [0; 12];
+    second.read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
 }

@@ -5,6 +5,8 @@
 //! are accepted after it was taken.
 
 mod files;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::io;
 use std::sync::Arc;
