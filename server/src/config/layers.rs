@@ -8,9 +8,10 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
+use super::invalid::InvalidSetting;
 use super::limits::{out_of_range, too_long};
 use super::names::invalid_names;
-use super::settings::{Config, InvalidSetting};
+use super::settings::Config;
 
 /// The documented defaults.
 const DEFAULT_TOML: &str = include_str!("../../../config/default.toml");

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use toml::{Table, Value};
 
-use super::settings::InvalidSetting;
+use super::invalid::InvalidSetting;
 
 const MIB: i64 = 1 << 20;
 const GIB: i64 = 1 << 30;

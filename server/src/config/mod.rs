@@ -4,6 +4,7 @@
 //! it with the `Default`s here.
 
 mod engine;
+mod invalid;
 mod layers;
 mod limits;
 mod log_filter;

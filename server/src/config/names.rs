@@ -1,6 +1,7 @@
 //! Settings that are names: of hosts, of origins and of the data folder.
 
-use super::settings::{Config, InvalidSetting};
+use super::invalid::InvalidSetting;
+use super::settings::Config;
 use crate::authority::authority;
 
 /// The names that cannot work.

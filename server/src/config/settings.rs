@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::invalid::InvalidSetting;
 use super::log_filter::is_log_filter;
 use super::query::QueryConfig;
 use super::tls::TlsConfig;
@@ -397,14 +398,6 @@ pub enum LogFormat {
 pub struct BenchConfig {
     /// Read packet bodies and discard them.
     pub discard: bool,
-}
-
-/// A setting with an invalid value.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct InvalidSetting {
-    pub(super) key: String,
-    pub(super) what: String,
-    pub(super) remedy: String,
 }
 
 impl Config {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::settings::InvalidSetting;
+use super::invalid::InvalidSetting;
 
 /// Section `[tls]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -244,7 +244,10 @@ async fn connection(
         Some(tls) => {
             let handshake = tokio::time::timeout(doorway.limits.head, tls.accept(stream));
             let shaken = tokio::select! {
-                shaken = handshake => shaken.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+                shaken = handshake => match shaken {
+                    Ok(shaken) => shaken,
+                    Err(_) => Err(io::ErrorKind::TimedOut.into()),
+                },
                 () = to_be_closed(&mut stage, &activity) => return,
             };
             match shaken {
