@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use io_trace::Operation;
 use storage_format::{
     StorageId,
     paths::{FileName, FileRole},
@@ -14,7 +13,11 @@ use storage_format::{
 
 use super::folders::{DELETED_PREFIX, STAGING_PREFIX};
 use crate::{
-    StorageError, catalog::Catalog, checksums::are_missing, storage_copy, traced::operation,
+    StorageError,
+    catalog::Catalog,
+    checksums::are_missing,
+    io::{remove_file, remove_folder},
+    storage_copy,
 };
 
 /// A storage in the data folder.
@@ -38,8 +41,7 @@ pub(super) fn find_storages(folder: &Path, catalog: &Catalog) -> Result<Vec<OnDi
             .and_then(|name| name.to_str())
             .unwrap_or_default();
         if text.starts_with(DELETED_PREFIX) || text.starts_with(STAGING_PREFIX) {
-            let removed = operation(Operation::Unlink, &path, || std::fs::remove_dir_all(&path));
-            if let Err(error) = removed {
+            if let Err(error) = remove_folder(&path) {
                 tracing::warn!(
                     %error, path = %path.display(),
                     "what remains of a deletion or an import cannot be removed; the next start \
@@ -67,7 +69,7 @@ fn find_storage(id: StorageId, folder: PathBuf, catalog: &Catalog) -> Option<OnD
     let path = folder.join(FileName::Storage(id).to_string());
     if !path.exists() && is_unpublished_only(&folder) {
         // The creation was never acknowledged: the storage file is the first file of a storage.
-        if let Err(error) = std::fs::remove_dir_all(&folder) {
+        if let Err(error) = remove_folder(&folder) {
             tracing::warn!(
                 %error, path = %folder.display(),
                 "what remains of a creation cannot be removed; the next start tries again"
@@ -88,7 +90,7 @@ fn find_storage(id: StorageId, folder: PathBuf, catalog: &Catalog) -> Option<OnD
     } else {
         // A copy of a FINALIZED storage file must not replace a later one of an open storage.
         let copy = folder.join(FileName::StorageCopy(id).to_string());
-        match std::fs::remove_file(&copy) {
+        match remove_file(&copy) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 let error = StorageError::io("remove", &copy)(error);
                 return Some(unreadable(folder, file, &error));
@@ -152,8 +154,7 @@ fn remove_unlisted(folder: &Path, file: &StorageFile) {
     }
     for name in unlisted {
         let path = folder.join(name);
-        let removed = operation(Operation::Unlink, &path, || std::fs::remove_file(&path));
-        if let Err(error) = removed {
+        if let Err(error) = remove_file(&path) {
             tracing::warn!(
                 %error, path = %path.display(),
                 "a file that finalization replaced cannot be removed; the next start tries again"

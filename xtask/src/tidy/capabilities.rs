@@ -111,10 +111,8 @@ const CAPABILITIES: &[Capability] = &[
         allowed_in: &[
             // The folder of sled.
             "storage-core/src/catalog.rs",
-            // The start.
-            "storage-core/src/engine/discovery.rs",
+            // The data folder itself.
             "storage-core/src/engine/start.rs",
-            "storage-core/src/recovery/",
             "storage-core/src/io/",
         ],
         instead: "names are changed by `io` only",

@@ -12,6 +12,7 @@ mod positions;
 mod power;
 mod recovering;
 mod simulation;
+mod start;
 
 use std::{collections::BTreeMap, sync::Arc};
 
