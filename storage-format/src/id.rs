@@ -140,7 +140,7 @@ impl fmt::Display for StorageId {
 
 impl fmt::Debug for StorageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.hyphenated().fmt(f)
+        fmt::Display::fmt(self, f)
     }
 }
 
