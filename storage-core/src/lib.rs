@@ -96,7 +96,7 @@ pub use io::ring::{Ring, RingPacket, RingTotals};
 pub use labels::{Comparison, LabelFilter, LabelValue};
 pub use leaf_file::LeafFile;
 pub use progress::Progress;
-pub use push::{NewPacket, Push, PushOutcome, Receipt, packet_charge};
+pub use push::{NewPacket, Push, PushOutcome, Receipt, check_position, packet_charge};
 pub use readiness::RecoveryStatus;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;

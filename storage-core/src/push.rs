@@ -115,13 +115,22 @@ pub struct PushOutcome {
     pub permit: Option<BytePermit>,
 }
 
-/// Refuses a packet that is empty or too large, or whose position has no next one: a stream could
-/// not distinguish its repeat from the packet after it.
-pub(crate) fn check_packet(packet: &NewPacket, max: u32) -> Result<(), StorageError> {
-    let position = packet.position;
+/// Refuses a position that has no next one: a stream could not distinguish a repeat of its packet
+/// from the packet after it.
+///
+/// # Errors
+/// `PositionInvalid`.
+pub fn check_position(position: StreamPosition) -> Result<(), StorageError> {
     if position.epoch == u64::MAX || position.sequence == u64::MAX {
-        return Err(StorageError::PositionInvalid { position });
+        Err(StorageError::PositionInvalid { position })
+    } else {
+        Ok(())
     }
+}
+
+/// Refuses a packet that is empty or too large, or whose position has no next one.
+pub(crate) fn check_packet(packet: &NewPacket, max: u32) -> Result<(), StorageError> {
+    check_position(packet.position)?;
     let size = packet.payload.len() as u64;
     let max = u64::from(max);
     match size {

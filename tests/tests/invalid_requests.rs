@@ -310,6 +310,27 @@ fn invalid_positions() {
     let last = u64::MAX.to_string();
     let problem = setting.check("the last sequence", &[422], &setting.push(&last, b"x"));
     assert_eq!(problem.document["code"], "position_invalid");
+    // It does not enter the buffer either, from which no storage would take it.
+    let mut api = setting.server.api();
+    let before = api.done("GET", "/buffer", None)["packets"].clone();
+    let path = "/api/v1/agents/host/streams/stream/packets";
+    let request = Request::new("POST", path)
+        .header("content-type", "application/octet-stream")
+        .header("tracehold-epoch", &last)
+        .header("tracehold-sequence", "0")
+        .body(b"x");
+    let refused = api.send(&request).unwrap();
+    assert_eq!(refused.status, 422);
+    assert_eq!(api.done("GET", "/buffer", None)["packets"], before);
+}
+
+#[test]
+fn an_order_by_a_column_that_groups_do_not_have() {
+    let setting = Setting::new();
+    let body = json!({ "group_by": "name", "order_by": "nosuch" });
+    let problem = setting.server.api().refused("POST", "/query", Some(&body));
+    assert_eq!(problem.status, 400, "{}", problem.document);
+    assert_eq!(problem.document["code"], "query_malformed");
 }
 
 #[test]

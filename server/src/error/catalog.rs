@@ -59,6 +59,9 @@ const CATALOG: &[Entry] = catalog! {
     400 "packet_empty" "the packet is empty",
         "a packet has at least one byte, and the body has none",
         "send the bytes of the packet";
+    400 "query_malformed" "a query parameter is invalid",
+        "the parameter is unknown, or its value has the wrong type",
+        "GET /openapi.json describes the parameters";
     400 "record_damaged" "a record of the body is damaged",
         "the body is not valid application/vnd.tracehold.packets, or was damaged in transit",
         "push again, starting with this record";

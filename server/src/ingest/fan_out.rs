@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::HeaderMap;
 use recording::{Packet, Recorded, Recorder};
-use storage_core::{BytePermit, StorageError, packet_charge};
+use storage_core::{BytePermit, StorageError, check_position, packet_charge};
 use storage_format::frame::Facts;
 use storage_format::{AgentId, Kind, StorageId, StreamId, StreamPosition};
 use trace_kinds::StreamContext;
@@ -179,6 +179,8 @@ impl FanOut<'_> {
         arrival: i64,
         permit: BytePermit,
     ) -> Result<(), Problem> {
+        // Before the packet enters the buffer, from which no storage would take it.
+        check_position(position)?;
         let packet = Packet {
             agent: self.agent.clone(),
             stream: self.stream.clone(),
