@@ -91,10 +91,10 @@ pub(crate) struct JobDocument {
     /// RFC 3339.
     ended: Option<String>,
     /// The response to the request, once DONE.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<Object>)]
     result: Option<Value>,
     /// `status`, `code` and `detail` of the problem, once FAILED.
-    #[schema(value_type = Object)]
+    #[schema(value_type = Option<Object>)]
     problem: Option<Value>,
 }
 

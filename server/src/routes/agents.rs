@@ -107,11 +107,11 @@ impl From<&Agent> for AgentDocument {
 
 /// Registers an agent or updates its description.
 #[utoipa::path(
-    put, path = "/agents/{agent}", tag = "agents",
+    put, operation_id = "register_agent", path = "/agents/{agent}", tag = "agents",
     params(("agent" = String, Path, description = "Chosen by the agent")),
     request_body = AgentRegistration,
     responses(
-        (status = 200, body = AgentDocument),
+        (status = 200, body = AgentDocument, description = "The agent"),
         BadRequest,
     ),
 )]
@@ -135,8 +135,8 @@ pub(super) async fn register(
 
 /// Lists agents, sorted by id.
 #[utoipa::path(
-    get, path = "/agents", tag = "agents", params(AgentsQuery),
-    responses((status = 200, body = Page<AgentDocument>)),
+    get, operation_id = "list_agents", path = "/agents", tag = "agents", params(AgentsQuery),
+    responses((status = 200, body = Page<AgentDocument>, description = "A page of agents")),
 )]
 pub(super) async fn list(
     State(app): State<Arc<AppState>>,
@@ -156,10 +156,10 @@ pub(super) async fn list(
 
 /// Returns one agent.
 #[utoipa::path(
-    get, path = "/agents/{agent}", tag = "agents",
+    get, operation_id = "get_agent", path = "/agents/{agent}", tag = "agents",
     params(("agent" = String, Path)),
     responses(
-        (status = 200, body = AgentDocument),
+        (status = 200, body = AgentDocument, description = "The agent"),
         NotFound,
     ),
 )]
@@ -184,7 +184,7 @@ pub(super) struct MetadataQuery {
 
 /// Replaces the trace metadata of an agent: TSDL (plain or packetized) or CTF 2.
 #[utoipa::path(
-    put, path = "/agents/{agent}/metadata", tag = "agents",
+    put, operation_id = "put_agent_metadata", path = "/agents/{agent}/metadata", tag = "agents",
     params(("agent" = String, Path), MetadataQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
@@ -231,11 +231,11 @@ fn metadata_invalid(error: &ctf::MetadataError) -> Problem {
 
 /// Declares a stream; repeating the request changes nothing.
 #[utoipa::path(
-    put, path = "/agents/{agent}/streams/{stream}", tag = "agents",
+    put, operation_id = "declare_stream", path = "/agents/{agent}/streams/{stream}", tag = "agents",
     params(("agent" = String, Path), ("stream" = String, Path)),
     request_body = StreamDeclaration,
     responses(
-        (status = 200, body = StreamDocument),
+        (status = 200, body = StreamDocument, description = "The stream"),
         NotFound, Conflict,
     ),
 )]

@@ -36,9 +36,11 @@ const PIECES_WAITING_MAX: usize = 16;
 /// Exports a finalized storage as a ZIP archive. Archives of any size are streamed. A disk error
 /// aborts the response.
 #[utoipa::path(
-    get, path = "/storages/{id}/export", tag = "archives", params(("id" = String, Path)),
+    get, operation_id = "export_storage",
+    path = "/storages/{id}/export", tag = "archives", params(("id" = String, Path)),
     responses(
-        (status = 200, body = Vec<u8>, content_type = "application/zip"),
+        (status = 200, body = Vec<u8>, content_type = "application/zip",
+         description = "The archive"),
         NotFound, Conflict,
     ),
 )]
@@ -185,7 +187,7 @@ pub(super) struct NotTakenDocument {
 /// Imports a storage from a ZIP archive that was exported, or that has the same files. The storage
 /// retains its id and labels. Nothing remains of an archive that is refused.
 #[utoipa::path(
-    post, path = "/storages/import", tag = "archives",
+    post, operation_id = "import_storage", path = "/storages/import", tag = "archives",
     request_body(content = Vec<u8>, content_type = "application/zip"),
     responses(
         (status = 201, body = ImportedDocument, description = "Complete, checked and durable"),

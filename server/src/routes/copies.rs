@@ -107,14 +107,14 @@ impl CopyPlan {
 ///
 /// If the copy fails, a new storage is deleted; an open one retains the packets copied before.
 #[utoipa::path(
-    post, path = "/storages/{id}/copy", tag = "storages",
+    post, operation_id = "copy_storage", path = "/storages/{id}/copy", tag = "storages",
     params(
         ("id" = String, Path),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),
     ),
     request_body = StorageCopy,
     responses(
-        (status = 200, body = StorageCopyDocument),
+        (status = 200, body = StorageCopyDocument, description = "What was copied"),
         (status = 202, body = JobDocument, description = "In progress; see the job"),
         BadRequest, NotFound, Conflict,
     ),

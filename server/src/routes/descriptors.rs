@@ -89,10 +89,10 @@ pub(super) struct DescriptorDocument {
 
 /// Lists the packets that the index cannot rule out, by number.
 #[utoipa::path(
-    get, path = "/storages/{id}/descriptors", tag = "packets",
+    get, operation_id = "list_descriptors", path = "/storages/{id}/descriptors", tag = "packets",
     params(("id" = String, Path), DescriptorsQuery),
     responses(
-        (status = 200, body = Page<DescriptorDocument>),
+        (status = 200, body = Page<DescriptorDocument>, description = "A page of packets"),
         BadRequest, NotFound,
     ),
 )]

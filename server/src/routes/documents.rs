@@ -10,7 +10,7 @@ use crate::app_state::AppState;
 
 /// Returns the OpenAPI document, which is generated from the code.
 #[utoipa::path(
-    get, path = "/openapi.json", tag = "documents",
+    get, operation_id = "get_openapi", path = "/openapi.json", tag = "documents",
     responses((status = 200, body = Object, description = "OpenAPI 3.1")),
 )]
 pub(super) async fn openapi(State(app): State<Arc<AppState>>) -> Response {
@@ -23,8 +23,8 @@ pub(super) async fn openapi(State(app): State<Arc<AppState>>) -> Response {
 
 /// Shows the OpenAPI document as a page.
 #[utoipa::path(
-    get, path = "/docs", tag = "documents",
-    responses((status = 200, body = String, content_type = "text/html")),
+    get, operation_id = "get_docs_page", path = "/docs", tag = "documents",
+    responses((status = 200, body = String, content_type = "text/html", description = "The page")),
 )]
 pub(super) async fn docs() -> Response {
     page(include_str!("pages/docs.html"))
@@ -32,8 +32,8 @@ pub(super) async fn docs() -> Response {
 
 /// Shows the status of the server as a page.
 #[utoipa::path(
-    get, path = "/", tag = "documents",
-    responses((status = 200, body = String, content_type = "text/html")),
+    get, operation_id = "get_index_page", path = "/", tag = "documents",
+    responses((status = 200, body = String, content_type = "text/html", description = "The page")),
 )]
 pub(super) async fn index() -> Response {
     page(include_str!("pages/index.html"))

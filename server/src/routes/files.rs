@@ -52,9 +52,10 @@ impl From<FileInfo> for FileDocument {
 
 /// Lists the files of a storage with lengths, checksums and roles.
 #[utoipa::path(
-    get, path = "/storages/{id}/files", tag = "files", params(("id" = String, Path)),
+    get, operation_id = "list_files",
+    path = "/storages/{id}/files", tag = "files", params(("id" = String, Path)),
     responses(
-        (status = 200, body = FilesDocument),
+        (status = 200, body = FilesDocument, description = "The files of the storage"),
         NotFound,
     ),
 )]
@@ -70,7 +71,7 @@ pub(super) async fn list(
 
 /// Returns the bytes of a file: all of them, one range, or several as multipart/byteranges.
 #[utoipa::path(
-    get, path = "/storage/{id}/{file}", tag = "files",
+    get, operation_id = "read_file", path = "/storage/{id}/{file}", tag = "files",
     params(
         ("id" = String, Path), ("file" = String, Path),
         ("Range" = Option<String>, Header, description = "As in RFC 9110"),
@@ -80,8 +81,10 @@ pub(super) async fn list(
         ),
     ),
     responses(
-        (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 206, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 200, body = Vec<u8>, content_type = "application/octet-stream",
+         description = "All bytes"),
+        (status = 206, body = Vec<u8>, content_type = "application/octet-stream",
+         description = "The requested ranges"),
         (status = 304, description = "If-None-Match or If-Modified-Since matched"),
         NotFound, PreconditionFailed, RangeNotSatisfiable,
     ),

@@ -20,13 +20,13 @@ use crate::problem::Problem;
 /// Finalizes a storage: drains, arranges, syncs and publishes it. Responds when it is complete on
 /// disk, or at once with `Prefer: respond-async`. Cancelling the job opens the storage again.
 #[utoipa::path(
-    post, path = "/storages/{id}/finalize", tag = "storages",
+    post, operation_id = "finalize_storage", path = "/storages/{id}/finalize", tag = "storages",
     params(
         ("id" = String, Path),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),
     ),
     responses(
-        (status = 200, body = StorageDocument),
+        (status = 200, body = StorageDocument, description = "The storage"),
         (status = 202, body = JobDocument, description = "In progress; see the job"),
         Conflict,
     ),

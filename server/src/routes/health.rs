@@ -53,7 +53,10 @@ fn is_disk_low(app: &AppState) -> bool {
 }
 
 /// Returns 200 while the process responds.
-#[utoipa::path(get, path = "/livez", tag = "health", responses((status = 200, body = Health)))]
+#[utoipa::path(
+    get, operation_id = "get_livez", path = "/livez", tag = "health",
+    responses((status = 200, body = Health, description = "The process responds")),
+)]
 pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Json<Health> {
     Json(Health {
         status: "live",
@@ -64,9 +67,9 @@ pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Json<Health> {
 /// Returns 200 while the server accepts requests, and 503 during shutdown, when nothing can be
 /// written, and after the start until all storages are recovered.
 #[utoipa::path(
-    get, path = "/readyz", tag = "health",
+    get, operation_id = "get_readyz", path = "/readyz", tag = "health",
     responses(
-        (status = 200, body = Readiness),
+        (status = 200, body = Readiness, description = "The server accepts requests"),
         ServiceUnavailable,
     ),
 )]
@@ -136,8 +139,9 @@ fn recovering(recovery: &RecoveryStatus) -> Problem {
 
 /// Returns all metrics for Prometheus.
 #[utoipa::path(
-    get, path = "/metrics", tag = "health",
-    responses((status = 200, body = String, content_type = "text/plain")),
+    get, operation_id = "get_metrics", path = "/metrics", tag = "health",
+    responses((status = 200, body = String, content_type = "text/plain",
+         description = "In the text format of Prometheus")),
 )]
 pub(super) async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     let mut text = app.metrics.render();

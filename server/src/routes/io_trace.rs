@@ -171,9 +171,10 @@ impl From<IoTraceError> for Problem {
 
 /// Starts tracing the server's I/O into a new storage.
 #[utoipa::path(
-    post, path = "/io-trace/start", tag = "io-trace", request_body = IoTraceStart,
+    post, operation_id = "start_io_trace",
+    path = "/io-trace/start", tag = "io-trace", request_body = IoTraceStart,
     responses(
-        (status = 200, body = IoTraceDocument),
+        (status = 200, body = IoTraceDocument, description = "The status of the trace"),
         BadRequest,
         (status = 404, description = "A storage to trace does not exist",
          body = ProblemDocument, content_type = "application/problem+json"),
@@ -192,9 +193,9 @@ pub(super) async fn start(
 
 /// Stops the trace and finalizes its storage; responds when the storage is durable.
 #[utoipa::path(
-    post, path = "/io-trace/stop", tag = "io-trace",
+    post, operation_id = "stop_io_trace", path = "/io-trace/stop", tag = "io-trace",
     responses(
-        (status = 200, body = IoTraceDocument),
+        (status = 200, body = IoTraceDocument, description = "The status of the trace"),
         (status = 409, description = "No trace is running",
          body = ProblemDocument, content_type = "application/problem+json"),
     ),
@@ -207,8 +208,8 @@ pub(super) async fn stop(
 
 /// Returns the status of the running or last trace.
 #[utoipa::path(
-    get, path = "/io-trace", tag = "io-trace",
-    responses((status = 200, body = IoTraceDocument)),
+    get, operation_id = "get_io_trace", path = "/io-trace", tag = "io-trace",
+    responses((status = 200, body = IoTraceDocument, description = "The status of the trace")),
 )]
 pub(super) async fn show(State(app): State<Arc<AppState>>) -> Json<IoTraceDocument> {
     Json(app.io_trace.status().into())

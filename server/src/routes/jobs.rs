@@ -20,8 +20,8 @@ const TRACEHOLD_JOB: HeaderName = HeaderName::from_static("tracehold-job");
 
 /// Lists running jobs and those that ended recently.
 #[utoipa::path(
-    get, path = "/jobs", tag = "jobs",
-    responses((status = 200, body = Page<JobDocument>)),
+    get, operation_id = "list_jobs", path = "/jobs", tag = "jobs",
+    responses((status = 200, body = Page<JobDocument>, description = "All jobs")),
 )]
 pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<Page<JobDocument>> {
     Json(Page {
@@ -32,9 +32,10 @@ pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<Page<JobDocum
 
 /// Returns the state and progress of a job.
 #[utoipa::path(
-    get, path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
+    get, operation_id = "get_job",
+    path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
     responses(
-        (status = 200, body = JobDocument),
+        (status = 200, body = JobDocument, description = "The job"),
         NotFound,
     ),
 )]
@@ -48,9 +49,10 @@ pub(super) async fn show(
 /// Requests cancellation of a job, which stops at its next step. A job that has ended is not
 /// changed.
 #[utoipa::path(
-    delete, path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
+    delete, operation_id = "cancel_job",
+    path = "/jobs/{job}", tag = "jobs", params(("job" = String, Path)),
     responses(
-        (status = 200, body = JobDocument),
+        (status = 200, body = JobDocument, description = "The job"),
         NotFound,
     ),
 )]

@@ -249,8 +249,8 @@ fn invalid_value(problem: &str) -> Problem {
 
 /// Lists the label types with suggested values.
 #[utoipa::path(
-    get, path = "/label-types", tag = "labels",
-    responses((status = 200, body = Page<LabelTypeDocument>)),
+    get, operation_id = "list_label_types", path = "/label-types", tag = "labels",
+    responses((status = 200, body = Page<LabelTypeDocument>, description = "All label types")),
 )]
 pub(super) async fn types(State(app): State<Arc<AppState>>) -> Json<Page<LabelTypeDocument>> {
     let types = app.engine.labels().types().into_iter();
@@ -262,9 +262,10 @@ pub(super) async fn types(State(app): State<Arc<AppState>>) -> Json<Page<LabelTy
 
 /// Returns a label type.
 #[utoipa::path(
-    get, path = "/label-types/{name}", tag = "labels", params(("name" = String, Path)),
+    get, operation_id = "get_label_type",
+    path = "/label-types/{name}", tag = "labels", params(("name" = String, Path)),
     responses(
-        (status = 200, body = LabelTypeDocument),
+        (status = 200, body = LabelTypeDocument, description = "The label type"),
         NotFound,
     ),
 )]
@@ -277,10 +278,11 @@ pub(super) async fn show_type(
 
 /// Declares or changes a label type.
 #[utoipa::path(
-    put, path = "/label-types/{name}", tag = "labels", params(("name" = String, Path)),
+    put, operation_id = "declare_label_type",
+    path = "/label-types/{name}", tag = "labels", params(("name" = String, Path)),
     request_body = LabelTypeDeclaration,
     responses(
-        (status = 200, body = LabelTypeDocument),
+        (status = 200, body = LabelTypeDocument, description = "The label type"),
         BadRequest, Conflict,
     ),
 )]
@@ -326,7 +328,7 @@ pub(super) async fn declare_type(
 
 /// Deletes a label type.
 #[utoipa::path(
-    delete, path = "/label-types/{name}", tag = "labels",
+    delete, operation_id = "delete_label_type", path = "/label-types/{name}", tag = "labels",
     params(("name" = String, Path), LabelDeletion),
     responses(
         (status = 204, description = "Deleted"),
@@ -346,7 +348,8 @@ pub(super) async fn forget_type(
 
 /// Deletes a value of a label type.
 #[utoipa::path(
-    delete, path = "/label-types/{name}/values/{value}", tag = "labels",
+    delete, operation_id = "delete_label_value",
+    path = "/label-types/{name}/values/{value}", tag = "labels",
     params(("name" = String, Path), ("value" = String, Path), LabelDeletion),
     responses(
         (status = 204, description = "Deleted"),
@@ -369,9 +372,10 @@ pub(super) async fn forget_value(
 
 /// Lists the labels of a storage, including those that the server sets.
 #[utoipa::path(
-    get, path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
+    get, operation_id = "list_labels",
+    path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
     responses(
-        (status = 200, body = Page<LabelDocument>),
+        (status = 200, body = Page<LabelDocument>, description = "The labels of the storage"),
         NotFound,
     ),
 )]
@@ -392,10 +396,11 @@ fn labels(app: &AppState, id: StorageId) -> Result<Json<Page<LabelDocument>>, Pr
 
 /// Adds a label to a storage; if its type allows several values, in addition to the existing ones.
 #[utoipa::path(
-    post, path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
+    post, operation_id = "add_label",
+    path = "/storages/{id}/labels", tag = "labels", params(("id" = String, Path)),
     request_body = LabelAddition,
     responses(
-        (status = 200, body = Page<LabelDocument>),
+        (status = 200, body = Page<LabelDocument>, description = "The labels of the storage"),
         BadRequest, NotFound,
     ),
 )]
@@ -418,11 +423,11 @@ pub(super) async fn add(
 
 /// Sets all values of a label of a storage.
 #[utoipa::path(
-    put, path = "/storages/{id}/labels/{name}", tag = "labels",
+    put, operation_id = "set_label", path = "/storages/{id}/labels/{name}", tag = "labels",
     params(("id" = String, Path), ("name" = String, Path)),
     request_body = LabelValues,
     responses(
-        (status = 200, body = Page<LabelDocument>),
+        (status = 200, body = Page<LabelDocument>, description = "The labels of the storage"),
         BadRequest, NotFound,
     ),
 )]
@@ -442,7 +447,7 @@ pub(super) async fn set(
 
 /// Removes a label, or one value of it, from a storage.
 #[utoipa::path(
-    delete, path = "/storages/{id}/labels/{name}", tag = "labels",
+    delete, operation_id = "remove_label", path = "/storages/{id}/labels/{name}", tag = "labels",
     params(("id" = String, Path), ("name" = String, Path), LabelRemoval),
     responses(
         (status = 204, description = "Removed"),

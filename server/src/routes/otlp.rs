@@ -28,7 +28,7 @@ const RETRY_SECONDS: u64 = 1;
 /// zstd. Responds when the spans are durable in every recording that accepts them. Responses have
 /// the encoding of the request: an `ExportTraceServiceResponse` or a `google.rpc.Status`.
 #[utoipa::path(
-    post, path = "/v1/traces", tag = "packets",
+    post, operation_id = "export_spans", path = "/v1/traces", tag = "packets",
     params(
         ("Content-Encoding" = Option<String>, Header, description = "gzip or zstd"),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),

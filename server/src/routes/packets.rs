@@ -25,7 +25,8 @@ const EPOCH: HeaderName = HeaderName::from_static("tracehold-epoch");
 /// Pushes packets into a storage: one (`application/octet-stream`, with its position in header
 /// fields) or many (`application/vnd.tracehold.packets`). Responds when all packets are durable.
 #[utoipa::path(
-    post, path = "/storages/{id}/agents/{agent}/streams/{stream}/packets", tag = "packets",
+    post, operation_id = "push_packets",
+    path = "/storages/{id}/agents/{agent}/streams/{stream}/packets", tag = "packets",
     params(
         ("id" = String, Path), ("agent" = String, Path), ("stream" = String, Path),
         ("Tracehold-Epoch" = Option<u64>, Header, description = "Of a single packet"),
@@ -63,7 +64,8 @@ pub(super) async fn push(
 /// Returns the next position of a stream in a storage: epoch and sequence, both 0 for an empty
 /// stream.
 #[utoipa::path(
-    head, path = "/storages/{id}/agents/{agent}/streams/{stream}/packets", tag = "packets",
+    head, operation_id = "get_next_position",
+    path = "/storages/{id}/agents/{agent}/streams/{stream}/packets", tag = "packets",
     params(("id" = String, Path), ("agent" = String, Path), ("stream" = String, Path)),
     responses(
         (status = 200, description = "The position is in the header fields", headers(
@@ -95,14 +97,16 @@ pub(super) fn position_fields(next: StreamPosition) -> [(HeaderName, HeaderValue
 
 /// Returns one packet as the agent sent it; byte ranges are supported.
 #[utoipa::path(
-    get, path = "/storages/{id}/packets/{number}", tag = "packets",
+    get, operation_id = "read_packet", path = "/storages/{id}/packets/{number}", tag = "packets",
     params(
         ("id" = String, Path), ("number" = u64, Path),
         ("Range" = Option<String>, Header, description = "As in RFC 9110"),
     ),
     responses(
-        (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-        (status = 206, body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 200, body = Vec<u8>, content_type = "application/octet-stream",
+         description = "All bytes"),
+        (status = 206, body = Vec<u8>, content_type = "application/octet-stream",
+         description = "The requested ranges"),
         NotFound, RangeNotSatisfiable,
     ),
 )]

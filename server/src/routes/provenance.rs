@@ -148,12 +148,12 @@ impl ProvenanceBody {
 /// Stores the provenance of packets of a stream that are in the storage. Repeating the request
 /// changes nothing.
 #[utoipa::path(
-    put, path = "/storages/{id}/agents/{agent}/streams/{stream}/provenance", tag = "packets",
-    operation_id = "keep",
+    put, operation_id = "report_provenance",
+    path = "/storages/{id}/agents/{agent}/streams/{stream}/provenance", tag = "packets",
     params(("id" = String, Path), ("agent" = String, Path), ("stream" = String, Path)),
     request_body = ProvenanceBody,
     responses(
-        (status = 200, body = KeptDocument),
+        (status = 200, body = KeptDocument, description = "How many packets it was stored for"),
         BadRequest, NotFound, PayloadTooLarge, InsufficientStorage,
     ),
 )]

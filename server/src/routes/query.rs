@@ -199,7 +199,8 @@ impl QueryBody {
 
 /// Finds events of a storage in any state; rows are ordered by time and streamed as they are found.
 #[utoipa::path(
-    post, path = "/storages/{id}/query", tag = "queries", params(("id" = String, Path)),
+    post, operation_id = "query_storage",
+    path = "/storages/{id}/query", tag = "queries", params(("id" = String, Path)),
     request_body = QueryBody,
     responses(
         (status = 200, description = "Rows as NDJSON, or in `format`. Tracehold-Matched is the \
@@ -235,7 +236,7 @@ pub(super) async fn of_storage(
 
 /// Finds events of many storages.
 #[utoipa::path(
-    post, path = "/query", tag = "queries",
+    post, operation_id = "query_storages", path = "/query", tag = "queries",
     request_body = QueryBody,
     responses(
         (status = 200, description = "As for one storage",

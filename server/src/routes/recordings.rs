@@ -150,10 +150,10 @@ async fn storage_for(
 
 /// Starts a recording: now, after a delay, or with an event.
 #[utoipa::path(
-    post, path = "/recordings", tag = "recordings",
+    post, operation_id = "start_recording", path = "/recordings", tag = "recordings",
     request_body = RecordingStart,
     responses(
-        (status = 201, body = RecordingDocument),
+        (status = 201, body = RecordingDocument, description = "The recording"),
         BadRequest, NotFound, Conflict,
     ),
 )]
@@ -185,8 +185,9 @@ pub(super) async fn start(
 
 /// Lists recordings, oldest first, including up to a hundred that have ended.
 #[utoipa::path(
-    get, path = "/recordings", tag = "recordings", params(RecordingsQuery),
-    responses((status = 200, body = Page<RecordingDocument>)),
+    get, operation_id = "list_recordings",
+    path = "/recordings", tag = "recordings", params(RecordingsQuery),
+    responses((status = 200, body = Page<RecordingDocument>, description = "A page of recordings")),
 )]
 pub(super) async fn list(
     State(app): State<Arc<AppState>>,
@@ -219,9 +220,10 @@ fn recording_id(text: &str) -> Result<Uuid, Problem> {
 
 /// Returns one recording.
 #[utoipa::path(
-    get, path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
+    get, operation_id = "get_recording",
+    path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
     responses(
-        (status = 200, body = RecordingDocument),
+        (status = 200, body = RecordingDocument, description = "The recording"),
         NotFound,
     ),
 )]
@@ -235,9 +237,10 @@ pub(super) async fn show(
 /// Stops a recording; responds when everything it received is durable. A recording that had ended
 /// before is removed from the list.
 #[utoipa::path(
-    delete, path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
+    delete, operation_id = "stop_recording",
+    path = "/recordings/{id}", tag = "recordings", params(("id" = String, Path)),
     responses(
-        (status = 200, body = RecordingDocument),
+        (status = 200, body = RecordingDocument, description = "The recording"),
         NotFound,
     ),
 )]
@@ -290,10 +293,10 @@ pub(super) struct CopyDocument {
 /// Copies packets from the buffer into a new or open storage, through processors. Everything that
 /// the response counts is durable.
 #[utoipa::path(
-    post, path = "/buffer/copy", tag = "recordings",
+    post, operation_id = "copy_buffer", path = "/buffer/copy", tag = "recordings",
     request_body = BufferCopy,
     responses(
-        (status = 200, body = CopyDocument),
+        (status = 200, body = CopyDocument, description = "What was copied"),
         BadRequest, NotFound, Conflict,
     ),
 )]
@@ -333,8 +336,8 @@ pub(super) struct BufferDocument {
 
 /// Returns the size of the buffer.
 #[utoipa::path(
-    get, path = "/buffer", tag = "recordings",
-    responses((status = 200, body = BufferDocument)),
+    get, operation_id = "get_buffer", path = "/buffer", tag = "recordings",
+    responses((status = 200, body = BufferDocument, description = "The size of the buffer")),
 )]
 pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocument> {
     let BufferStatus {
@@ -354,7 +357,8 @@ pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocum
 /// Pushes packets into the buffer and to the recordings that accept them. A packet has a receipt
 /// for each storage that it was written to.
 #[utoipa::path(
-    post, path = "/agents/{agent}/streams/{stream}/packets", tag = "packets",
+    post, operation_id = "push_buffer_packets",
+    path = "/agents/{agent}/streams/{stream}/packets", tag = "packets",
     params(
         ("agent" = String, Path), ("stream" = String, Path),
         ("Tracehold-Epoch" = Option<u64>, Header, description = "Of a single packet"),
@@ -389,7 +393,8 @@ pub(super) async fn push(
 /// Returns the next position of a stream: after the packets received since the server started, or
 /// else after those in a storage that is being recorded.
 #[utoipa::path(
-    head, path = "/agents/{agent}/streams/{stream}/packets", tag = "packets",
+    head, operation_id = "get_next_buffer_position",
+    path = "/agents/{agent}/streams/{stream}/packets", tag = "packets",
     params(("agent" = String, Path), ("stream" = String, Path)),
     responses(
         (status = 200, description = "The position is in the header fields", headers(

@@ -169,7 +169,7 @@ pub(super) struct StoragesQuery {
 
 /// Creates a storage, and opens it if requested.
 #[utoipa::path(
-    post, path = "/storages", tag = "storages",
+    post, operation_id = "create_storage", path = "/storages", tag = "storages",
     params((
         "Idempotency-Key" = Option<String>, Header,
         description = "Repeats of a request with the same key return the same storage",
@@ -236,8 +236,10 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 
 /// Lists storages, oldest first.
 #[utoipa::path(
-    get, path = "/storages", tag = "storages", params(StoragesQuery),
-    responses((status = 200, body = Page<StorageDocument>), BadRequest),
+    get, operation_id = "list_storages",
+    path = "/storages", tag = "storages", params(StoragesQuery),
+    responses((status = 200, body = Page<StorageDocument>,
+     description = "A page of storages"), BadRequest),
 )]
 pub(super) async fn list(
     State(app): State<Arc<AppState>>,
@@ -300,9 +302,10 @@ fn storages_query(uri: &Uri) -> Result<StoragesQuery, Problem> {
 
 /// Returns one storage.
 #[utoipa::path(
-    get, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
+    get, operation_id = "get_storage",
+    path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
     responses(
-        (status = 200, body = StorageDocument),
+        (status = 200, body = StorageDocument, description = "The storage"),
         NotFound,
     ),
 )]
@@ -316,10 +319,11 @@ pub(super) async fn show(
 
 /// Changes name, description or labels of a storage.
 #[utoipa::path(
-    patch, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
+    patch, operation_id = "change_storage",
+    path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
     request_body = StorageChange,
     responses(
-        (status = 200, body = StorageDocument),
+        (status = 200, body = StorageDocument, description = "The storage"),
         NotFound, Conflict,
     ),
 )]
@@ -341,7 +345,8 @@ pub(super) async fn change(
 
 /// Deletes a storage with all its files.
 #[utoipa::path(
-    delete, path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
+    delete, operation_id = "delete_storage",
+    path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
     responses(
         (status = 204, description = "Deleted"),
         NotFound,
@@ -360,9 +365,10 @@ pub(super) async fn delete(
 
 /// Opens a created storage for packets.
 #[utoipa::path(
-    post, path = "/storages/{id}/open", tag = "storages", params(("id" = String, Path)),
+    post, operation_id = "open_storage",
+    path = "/storages/{id}/open", tag = "storages", params(("id" = String, Path)),
     responses(
-        (status = 200, body = StorageDocument),
+        (status = 200, body = StorageDocument, description = "The storage"),
         Conflict,
     ),
 )]
@@ -375,7 +381,8 @@ pub(super) async fn open(
 
 /// Returns the state of writing: write status, queues, losses, rates.
 #[utoipa::path(
-    get, path = "/storages/{id}/status", tag = "storages", params(("id" = String, Path)),
+    get, operation_id = "get_storage_status",
+    path = "/storages/{id}/status", tag = "storages", params(("id" = String, Path)),
     responses(
         (status = 200, body = Object, description =
             "id, state, write_status (GOOD, MEDIUM, BAD), arrived, finished, repeated, \

@@ -61,13 +61,13 @@ impl From<VerifyReport> for VerifyDocument {
 /// Re-reads every byte of a storage and reports file and offset of all damage. Responds at the end,
 /// or at once with `Prefer: respond-async`; the result is then in the job.
 #[utoipa::path(
-    post, path = "/storages/{id}/verify", tag = "storages",
+    post, operation_id = "verify_storage", path = "/storages/{id}/verify", tag = "storages",
     params(
         ("id" = String, Path),
         ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),
     ),
     responses(
-        (status = 200, body = VerifyDocument),
+        (status = 200, body = VerifyDocument, description = "What was verified, and all damage"),
         (status = 202, body = JobDocument, description = "In progress; see the job"),
         NotFound, Conflict,
     ),
