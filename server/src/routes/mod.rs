@@ -4,6 +4,7 @@
 mod agents;
 mod archives;
 mod copies;
+mod description;
 mod descriptors;
 mod documents;
 mod files;
@@ -153,10 +154,10 @@ fn paths() -> (Router<Arc<AppState>>, Description) {
 
 /// The OpenAPI document as JSON.
 pub(crate) fn openapi_json() -> String {
-    let (_, description) = paths();
-    description
-        .to_json()
-        .expect("the OpenAPI document can be written as JSON")
+    let (_, annotated) = paths();
+    let annotated =
+        serde_json::to_value(annotated).expect("the OpenAPI document can be written as JSON");
+    description::complete(annotated).to_string()
 }
 
 /// The router for requests.
