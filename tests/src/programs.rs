@@ -30,6 +30,21 @@ pub fn tables_python() -> Option<PathBuf> {
     peer_python("tables")
 }
 
+/// Python with a validator of OpenAPI documents, a tester and a generator of clients.
+pub fn openapi_python() -> Option<PathBuf> {
+    peer_python("openapi")
+}
+
+/// The modules of Node.js that generate types from OpenAPI documents and compile TypeScript.
+pub fn openapi_node_modules() -> Option<PathBuf> {
+    let modules = folder().join("../peers/openapi-typescript/node_modules");
+    if let Ok(modules) = modules.canonicalize() {
+        return Some(modules);
+    }
+    without("openapi-typescript for Node.js");
+    None
+}
+
 /// Reports that a test is skipped because an external program is not installed. In CI every such
 /// program is installed, so there it fails.
 ///

@@ -7,6 +7,7 @@
 )]
 
 mod ambiguous_requests;
+mod api_description;
 mod archived_indexes;
 mod archives;
 mod bad_metadata;

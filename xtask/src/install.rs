@@ -51,6 +51,30 @@ pub(crate) fn ensure_peer(peer: Peer) -> bool {
     is_created && is_installed()
 }
 
+/// Packages of npm, in a folder below the target folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodePeer {
+    /// Name of the folder.
+    pub name: &'static str,
+    /// The packages with their versions.
+    pub packages: &'static [&'static str],
+    /// A program of an installed folder.
+    pub program: &'static str,
+}
+
+/// Installs the packages of a peer of Node.js unless they are installed; returns whether they are.
+pub(crate) fn ensure_node_peer(peer: NodePeer) -> bool {
+    let folder = target().join("peers").join(peer.name);
+    let program = folder.join("node_modules/.bin").join(peer.program);
+    if program.exists() {
+        return true;
+    }
+    let folder = folder.to_string_lossy().into_owned();
+    let options = ["install", "--silent", "--no-fund", "--no-audit", "--prefix"];
+    let install = [&options[..], &[&folder], peer.packages].concat();
+    run_quietly(&mut command("npm", &install)) && program.exists()
+}
+
 /// Installs every tool that is missing.
 pub(crate) fn ensure(tools: &[Tool]) -> Outcome {
     let missing = missing(tools, on_path);

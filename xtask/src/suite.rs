@@ -1,7 +1,7 @@
 //! `cargo xtask test`: install what the tests need, build the programs, run every test.
 
 use crate::failure::{Failure, Outcome};
-use crate::install::{self, Origin, Peer, Tool};
+use crate::install::{self, NodePeer, Origin, Peer, Tool};
 use crate::process::{cargo, on_path, run, target};
 
 /// Programs that tests start and that cargo does not install.
@@ -29,6 +29,11 @@ const PEERS: &[Tool] = &[
         needed_for: "testing the server behind a proxy",
     },
     Tool {
+        program: "npm",
+        from: Origin::Apt(&["nodejs", "npm"]),
+        needed_for: "generating a TypeScript client from the OpenAPI document",
+    },
+    Tool {
         program: "unzip",
         from: Origin::Apt(&["unzip"]),
         needed_for: "reading archives",
@@ -52,6 +57,29 @@ const TABLES: Peer = Peer {
     module: "duckdb, perfetto, pyarrow",
 };
 
+/// A validator of the OpenAPI document, a program that sends generated requests, and a generator of
+/// clients.
+const OPENAPI: Peer = Peer {
+    name: "openapi",
+    packages: &[
+        "openapi-spec-validator==0.9.0",
+        "schemathesis==4.32.5",
+        "openapi-python-client==0.29.1",
+    ],
+    module: "openapi_spec_validator, schemathesis, openapi_python_client",
+};
+
+/// The generator of TypeScript types, and the compiler that it needs: it does not run with 6 or 7.
+const OPENAPI_TYPESCRIPT: NodePeer = NodePeer {
+    name: "openapi-typescript",
+    packages: &[
+        "openapi-typescript@7.13.0",
+        "openapi-fetch@0.17.0",
+        "typescript@5.9.3",
+    ],
+    program: "openapi-typescript",
+};
+
 /// Installs the programs that results are compared with. Tests skip a comparison whose program is
 /// missing; in CI a missing program is a failure.
 fn install_peers() -> Outcome {
@@ -60,10 +88,16 @@ fn install_peers() -> Outcome {
         .map(|failure| failure.to_string())
         .into_iter()
         .collect();
-    for peer in [OPENTELEMETRY, TABLES] {
+    for peer in [OPENTELEMETRY, TABLES, OPENAPI] {
         if !install::ensure_peer(peer) {
             missing.push(format!("cannot install {} for Python", peer.name));
         }
+    }
+    if !install::ensure_node_peer(OPENAPI_TYPESCRIPT) {
+        missing.push(format!(
+            "cannot install {} for Node.js",
+            OPENAPI_TYPESCRIPT.name
+        ));
     }
     for what in &missing {
         println!("{what}: the tests that need it are skipped and counted as passed");

@@ -107,6 +107,43 @@ fn the_description_has_every_path_of_the_contract() {
     }
 }
 
+#[test]
+fn operations_have_ids_and_responses_have_descriptions() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let mut ids = BTreeSet::new();
+    for (method, path) in described() {
+        let operation = &document["paths"][&path][&method];
+        let id = operation["operationId"].as_str().unwrap();
+        assert!(ids.insert(id.to_owned()), "{id} is there twice");
+        for (status, response) in operation["responses"].as_object().unwrap() {
+            assert!(
+                response["description"].is_string(),
+                "{method} {path} does not describe {status}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bytes_are_described_as_bytes_and_absence_as_null() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let binary = serde_json::json!({ "type": "string", "format": "binary" });
+    let bytes = |path: &str, pointer: &str| {
+        let found = document["paths"][path].pointer(pointer);
+        assert_eq!(found, Some(&binary), "{path}{pointer}");
+    };
+    bytes(
+        "/storage/{id}/{file}",
+        "/get/responses/200/content/application~1octet-stream/schema",
+    );
+    bytes(
+        "/api/v1/storages/import",
+        "/post/requestBody/content/application~1zip/schema",
+    );
+    let job = &document["components"]["schemas"]["JobDocument"]["properties"];
+    assert_eq!(job["result"]["type"], serde_json::json!(["object", "null"]));
+}
+
 /// A router over a new engine.
 async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine) {
     let mut config = Config::default();
