@@ -34,7 +34,7 @@ mod tests;
 pub use attribute::{AnyValue, Attribute, List};
 pub use decoder::{OtlpDecoder, OtlpEvent, kind_name};
 pub use emitter::{Emitter, each_resource_attribute};
-pub use json::{JSON_MEMORY_RATIO, is_json, to_protobuf, to_protobuf_within};
+pub use json::{JSON_MEMORY_RATIO, is_json, to_json_line, to_protobuf, to_protobuf_within};
 pub use request::{Identity, RESOURCE_COUNT_MAX, ResourcePart, check};
 pub use span::{Span, SpanEvent};
 pub use writer::{

@@ -31,9 +31,43 @@ pub(super) fn base64(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
+/// Encodes bytes in the standard alphabet, with padding.
+pub(super) fn to_base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let sextet = (bits >> (18 - 6 * place) & 0x3f) as usize;
+            let digit = if place > group.len() {
+                b'='
+            } else {
+                DIGITS[sextet]
+            };
+            text.push(char::from(digit));
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
-    use super::base64;
+    use super::{base64, to_base64};
+
+    #[test]
+    fn base64_is_encoded() {
+        for (bytes, text) in [
+            (&b""[..], ""),
+            (b"M", "TQ=="),
+            (b"Ma", "TWE="),
+            (b"Man", "TWFu"),
+            (&[0xfb, 0xff, 0xbf, 0], "+/+/AA=="),
+        ] {
+            assert_eq!(to_base64(bytes), text);
+            assert_eq!(base64(text.as_bytes()).as_deref(), Some(bytes));
+        }
+    }
 
     #[test]
     fn base64_is_decoded() {

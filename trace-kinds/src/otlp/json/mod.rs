@@ -6,10 +6,13 @@
 
 mod base64;
 mod bounded_list;
+mod line;
 mod message;
 mod value;
 
 use std::borrow::Cow;
+
+pub use self::line::to_json_line;
 
 use self::bounded_list::{BoundedList, items, with_limit};
 use self::message::{Request, ResourceSpans, Span};
