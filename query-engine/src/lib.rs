@@ -71,5 +71,5 @@ pub use skipped::Skipped;
 pub use source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task};
 pub use stored::{
     AgentTrace, Leaf, LeafRanges, LeafSource, PacketTimes, StorageSet, StoredLeaf, derived_note,
-    without_derived,
+    each_packet, read_packet, without_derived,
 };

@@ -30,7 +30,8 @@ pub use io_trace::{IoTraceStart, IoTraceStatus};
 pub use jobs::Job;
 pub use labels::Label;
 pub use packets::{
-    GrownFrom, NextSequence, PacketInfo, PacketProvenance, ProvenanceReport, PushTarget, Receipt,
+    GrownFrom, NextSequence, PacketInfo, PacketOrigin, PacketProvenance, ProvenanceReport,
+    PushTarget, Receipt,
 };
 pub use problem::Problem;
 pub use query::{QueryRows, QuerySpec, SkippedData};

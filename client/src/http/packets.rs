@@ -143,9 +143,29 @@ pub struct PacketInfo {
     pub size: u64,
     /// Length of the packet as the agent sent it.
     pub raw_size: u64,
+    /// What it was cut from, if that was asked for and is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provenance: Option<PacketOrigin>,
     /// Time span, counts, and any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
+}
+
+/// The range of a file that a packet was cut from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketOrigin {
+    /// The file, as its producer named it.
+    pub path: String,
+    /// Its length in bytes.
+    pub file_bytes: u64,
+    /// Time of its last modification, in nanoseconds since the epoch.
+    pub modified: Option<i64>,
+    /// Its CRC32C.
+    pub checksum: Option<u64>,
+    /// Offset in the file; in its text, if it is compressed.
+    pub offset: u64,
+    /// Number of bytes.
+    pub bytes: u64,
 }
 
 #[derive(Deserialize)]
@@ -265,6 +285,25 @@ impl Client {
     ) -> Result<(), ClientError> {
         let id = storage.to_string();
         let filter = [("agent", agent), ("stream", stream)];
+        self.each_item(&["storages", &id, "descriptors"], &filter, each)
+            .await
+    }
+
+    /// As [`Self::each_descriptor`], with the provenance of each packet, if it is known.
+    pub async fn each_descriptor_with_provenance(
+        &self,
+        storage: Uuid,
+        agent: Option<&str>,
+        stream: Option<&str>,
+        each: impl FnMut(PacketInfo) -> Result<(), ClientError>,
+    ) -> Result<(), ClientError> {
+        let id = storage.to_string();
+        let filter = [
+            ("agent", agent),
+            ("stream", stream),
+            ("provenance", Some("true")),
+            ("limit", Some("1000")),
+        ];
         self.each_item(&["storages", &id, "descriptors"], &filter, each)
             .await
     }

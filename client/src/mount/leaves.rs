@@ -29,6 +29,10 @@ pub struct Mounted {
     pub leaves: Vec<StoredLeaf>,
     /// Counts of what was transferred from the server.
     pub transferred: Arc<Transferred>,
+    /// The server that the storage came from, if the folder records it.
+    pub origin: Option<(Client, StorageUrl)>,
+    /// Whether all data files are in the folder.
+    pub has_data: bool,
 }
 
 /// Opens a folder created by [`super::mount`]. `client_of` returns a client of the server that the
@@ -58,12 +62,14 @@ pub fn leaves(
     let storage = read(folder, &FileName::Storage(id), StorageFile::decode)?;
     let transferred = Arc::<Transferred>::default();
     let remote = remote(folder, id, client_of)?;
+    let mut has_data = true;
     let data_file = |listed: &FileEntry| {
         let Ok(FileName::Data(file)) = listed.name.parse() else {
             return None;
         };
         let path = folder.join(&listed.name);
         let here = fs::metadata(&path).is_ok_and(|found| found.len() == listed.length);
+        has_data &= here;
         let data: Arc<dyn Fetch> = match (&remote, here) {
             (Some((client, storage)), false) => Arc::new(RemoteFile::new(
                 client.clone(),
@@ -102,6 +108,8 @@ pub fn leaves(
     Ok(Mounted {
         leaves,
         transferred,
+        origin: remote,
+        has_data,
     })
 }
 

@@ -11,6 +11,7 @@ pub(crate) mod frames;
 pub(crate) mod leaf_source;
 mod origin_filter;
 mod packet_events;
+mod packets;
 pub(crate) mod set;
 mod times;
 mod undecodable;
@@ -32,6 +33,7 @@ pub(crate) use packet_events::PacketEvents;
 
 pub use derived::{derived_note, without_derived};
 pub use leaf_source::LeafSource;
+pub use packets::{each_packet, read_packet};
 pub use set::{LeafRanges, StorageSet};
 pub use times::PacketTimes;
 
