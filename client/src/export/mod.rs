@@ -8,6 +8,12 @@
 //! The metadata is written last, so no reader takes the result of an interrupted export for a
 //! trace.
 
+mod folder_source;
+mod packet;
+mod report;
+mod server_source;
+mod version;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -220,4 +226,29 @@ async fn write_stream(
     file.flush().map_err(failed)?;
     report.streams += 1;
     Ok(())
+}
+/// What to export, and how.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// Only this agent.
+    pub agent: Option<String>,
+    /// Only streams with this name.
+    pub stream: Option<String>,
+    /// Only CTF traces.
+    pub ctf_only: bool,
+    /// Also derived streams. A stream that is named is exported in any case.
+    pub derived: bool,
+    /// The form of OpenTelemetry spans.
+    pub spans: SpanForm,
+    /// Replace existing files.
+    pub force: bool,
+}
+/// How OpenTelemetry spans are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SpanForm {
+    /// One request in JSON a line.
+    #[default]
+    JsonLines,
+    /// Requests in protobuf, each after its length as four bytes, the most significant first.
+    Protobuf,
 }
