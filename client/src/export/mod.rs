@@ -9,9 +9,12 @@
 //! trace.
 
 mod folder_source;
+mod content;
+mod otlp;
 mod packet;
 mod report;
 mod server_source;
+mod target;
 mod version;
 
 use std::collections::{BTreeMap, BTreeSet};

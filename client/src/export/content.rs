@@ -1,0 +1,209 @@
+//! The packets of one file, put together again.
+
+use std::io::Read;
+
+use chunk_index::SourceFile;
+use flate2::read::MultiGzDecoder;
+use storage_format::Kind;
+use trace_kinds::rocksdb::TraceHeader;
+
+use super::ExportOptions;
+use super::packet::{ExportStream, PacketSource, StoredPacket, Unread};
+use super::report::{ExportedFile, Fidelity};
+use super::target::{AgentFolder, Output};
+use super::version::{Missing, Version};
+use crate::ClientError;
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// Endings of the names of compressed files; what is stored of some of them is their text.
+const COMPRESSED_ENDINGS: [&str; 4] = [".gz", ".gzip", ".zst", ".zstd"];
+/// Text of a member of gzip that is decompressed.
+const TEXT_BYTES_MAX: u64 = 1 << 30;
+
+/// Writes the packets of one file, and compares it with what its producer reported.
+pub(super) fn export(
+    source: &dyn PacketSource,
+    stream: &ExportStream,
+    version: &Version<'_>,
+    folder: &mut AgentFolder,
+    name: &str,
+    options: &ExportOptions,
+) -> Result<ExportedFile, ClientError> {
+    let (mut written, mut output) = write(source, stream, version, folder.begin()?, false)?;
+    // A compressed file of which some packets are members and some are text.
+    if stream.kind == Kind::Dft && written.members > 0 && written.members < written.packets {
+        output.discard()?;
+        (written, output) = write(source, stream, version, folder.begin()?, true)?;
+        written.members = 0;
+    }
+    let mut name = name.to_owned();
+    let (length, is_exact) = (output.length, written.is_exact(version, &output));
+    if !is_exact && let Some(text) = text_name(stream, &written, &name) {
+        name = folder.reserve(text);
+        if let Err(error) = folder.check(&name, options.force) {
+            output.discard()?;
+            return Err(error);
+        }
+        written.is_text = true;
+    }
+    let path = output.finish(&name)?;
+    let (fidelity, note) = written.verdict(version, length, is_exact);
+    Ok(ExportedFile {
+        path,
+        origin: version.file.map(|file| file.path.clone()),
+        agent: stream.agent.to_string(),
+        stream: stream.stream.to_string(),
+        kind: stream.kind,
+        packets: written.packets,
+        packet_bytes: written.packet_bytes,
+        bytes: length,
+        fidelity,
+        note,
+    })
+}
+
+/// The name of the text of a compressed file, if its text is what was stored.
+fn text_name<'n>(stream: &ExportStream, written: &Written, name: &'n str) -> Option<&'n str> {
+    let is_of_text = matches!(stream.kind, Kind::Dft | Kind::Chrome);
+    let mut endings = COMPRESSED_ENDINGS.iter();
+    let text = endings.find_map(|ending| name.strip_suffix(ending));
+    text.filter(|text| is_of_text && written.members == 0 && !text.is_empty())
+}
+
+/// What was written of a file.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) packets: u64,
+    pub(super) packet_bytes: u64,
+    /// Packets that are members of gzip.
+    members: u64,
+    pub(super) missing: Missing,
+    /// Whether the bytes up to the length that the producer reported have its checksum.
+    has_prefix: bool,
+    is_text: bool,
+}
+
+impl Written {
+    pub(super) fn is_exact(&self, version: &Version<'_>, output: &Output) -> bool {
+        let is_whole = |file: &SourceFile| file.identity.length == output.length;
+        self.missing.is_empty() && self.has_prefix && version.file.is_some_and(is_whole)
+    }
+
+    /// How the file compares with the one that was pushed.
+    fn verdict(
+        &self,
+        version: &Version<'_>,
+        length: u64,
+        is_exact: bool,
+    ) -> (Fidelity, Option<String>) {
+        if is_exact {
+            return (Fidelity::Exact, None);
+        }
+        if !self.missing.is_empty() {
+            return (Fidelity::Incomplete, Some(self.missing.to_string()));
+        }
+        if self.is_text {
+            let note = "this is the text of the compressed file that was pushed; its compressed \
+                        bytes are not stored";
+            return (Fidelity::Text, Some(note.to_owned()));
+        }
+        let unknown = |what: &str| {
+            let note = format!("{what}, so the bytes are not verified");
+            (Fidelity::Unverified, Some(note))
+        };
+        let Some(file) = version.file else {
+            return unknown("the file that was pushed is not known");
+        };
+        let reported = file.identity.length;
+        if length < reported {
+            let note = format!(
+                "the last {} bytes of the file are missing",
+                reported - length
+            );
+            (Fidelity::Incomplete, Some(note))
+        } else if file.identity.checksum.is_none() {
+            unknown("the checksum of the file is not known")
+        } else if self.has_prefix {
+            unknown("the end of the file was pushed without being described")
+        } else {
+            let note = "the bytes do not match the checksum of the file that was pushed";
+            (Fidelity::Incomplete, Some(note.to_owned()))
+        }
+    }
+}
+
+/// Writes the packets of a file; with `as_text` the text of gzip members. What cannot be read is
+/// skipped and noted.
+pub(super) fn write(
+    source: &dyn PacketSource,
+    stream: &ExportStream,
+    version: &Version<'_>,
+    mut output: Output,
+    as_text: bool,
+) -> Result<(Written, Output), ClientError> {
+    let mut written = Written {
+        missing: version.missing(),
+        ..Written::default()
+    };
+    let identity = version.file.map(|file| file.identity);
+    for packet in version.packets {
+        let content = read(source, packet)?.and_then(|bytes| {
+            written.packets += 1;
+            written.packet_bytes += bytes.len() as u64;
+            written.members += u64::from(bytes.starts_with(&GZIP_MAGIC));
+            content(stream.kind, bytes, as_text)
+        });
+        match content {
+            Ok(bytes) => output.write(&bytes)?,
+            Err(what) => {
+                let position = packet.position;
+                written
+                    .missing
+                    .add(|| format!("packet {} is missing: {what}", position.sequence));
+            }
+        }
+        let is_there = |length: u64, checksum: u64| {
+            output.length == length && u64::from(output.checksum) == checksum
+        };
+        let reported = identity.and_then(|known| Some((known.length, known.checksum?)));
+        written.has_prefix |= reported.is_some_and(|(length, sum)| is_there(length, sum));
+    }
+    Ok((written, output))
+}
+
+/// The bytes of a packet; the inner error says why they are damaged.
+pub(super) fn read(
+    source: &dyn PacketSource,
+    packet: &StoredPacket,
+) -> Result<Result<Vec<u8>, String>, ClientError> {
+    match source.read(packet) {
+        Ok(bytes) => Ok(Ok(bytes)),
+        Err(Unread::Damaged(what)) => Ok(Err(what)),
+        Err(Unread::Failed(error)) => Err(error),
+    }
+}
+
+/// The bytes of the file that a packet contains.
+fn content(kind: Kind, mut packet: Vec<u8>, as_text: bool) -> Result<Vec<u8>, String> {
+    match kind {
+        Kind::RocksdbIo | Kind::RocksdbBlockCache => {
+            let (header, length) = TraceHeader::read(&packet).map_err(|error| error.to_string())?;
+            if header.continuation.is_some() {
+                packet.drain(..length.min(packet.len()));
+            }
+            Ok(packet)
+        }
+        Kind::Dft if as_text && packet.starts_with(&GZIP_MAGIC) => {
+            let mut text = Vec::new();
+            let read = MultiGzDecoder::new(&*packet)
+                .take(TEXT_BYTES_MAX)
+                .read_to_end(&mut text);
+            // The last member of a file whose producer was killed is torn; its text is kept.
+            match read {
+                Err(error) if text.is_empty() => Err(error.to_string()),
+                _ => Ok(text),
+            }
+        }
+        _ => Ok(packet),
+    }
+}
