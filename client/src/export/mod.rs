@@ -1,15 +1,20 @@
-//! Exports a storage as CTF trace folders, with the original bytes.
+//! Exports a storage as the files that were pushed into it, byte for byte.
 //!
 //! ```text
-//! FOLDER/AGENT/metadata    the trace metadata as the agent sent it
-//! FOLDER/AGENT/STREAM      the packets of the stream, one after another
+//! FOLDER/AGENT/metadata        of a CTF trace, as the agent sent it
+//! FOLDER/AGENT/STREAM          its packets, one after another
+//! FOLDER/AGENT/NAME            any other file, under its name
+//! FOLDER/AGENT+files/NAME      the same, if the agent has a CTF trace, too
+//! FOLDER/AGENT/STREAM.jsonl    OpenTelemetry spans, one request a line; or STREAM.pb
 //! ```
 //!
-//! The metadata is written last, so no reader takes the result of an interrupted export for a
-//! trace.
+//! The storage is on a server, or in a folder that `mount` or `download` wrote. Every file is
+//! compared with the length and checksum that its producer reported; what is missing or different is
+//! part of the report.
 
-mod folder_source;
 mod content;
+mod ctf;
+mod folder_source;
 mod otlp;
 mod packet;
 mod report;
@@ -18,218 +23,22 @@ mod target;
 mod version;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use storage_format::agent_file::AgentFile;
-use storage_format::limits::PACKET_BYTES_MAX;
-use storage_format::paths::{FileName, FileRole};
-use storage_format::{AgentId, Kind, StreamId};
+use storage_format::{AgentId, Kind};
+use trace_kinds::is_derived;
 
 use crate::ClientError;
-use crate::http::{Client, PacketInfo, StorageUrl};
-use crate::mount::{describe, fetch_whole};
+use ctf::export_trace;
+use packet::ExportStream;
+use target::AgentFolder;
+use version::Version;
 
-/// The name of the metadata file of a trace.
-const METADATA: &str = "metadata";
+pub use folder_source::FolderSource;
+pub use packet::PacketSource;
+pub use report::{ExportReport, ExportedFile, Fidelity, LeftOut};
+pub use server_source::ServerSource;
 
-/// What to export.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ExportFilter {
-    /// Only this agent.
-    pub agent: Option<String>,
-    /// Only streams with this name.
-    pub stream: Option<String>,
-}
-
-/// What was exported.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct ExportReport {
-    /// The trace folders.
-    pub traces: Vec<PathBuf>,
-    /// Number of streams.
-    pub streams: u64,
-    /// Number of packets.
-    pub packets: u64,
-    /// Bytes of these packets.
-    pub bytes: u64,
-    /// Matching streams that are not exported, because they are of another kind.
-    pub other_streams: u64,
-}
-
-/// A packet to fetch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct PendingPacket {
-    epoch: u64,
-    sequence: u64,
-    number: u64,
-    raw_size: u64,
-}
-
-type Streams = BTreeMap<StreamId, Vec<PendingPacket>>;
-
-/// Writes the CTF streams of a finalized storage into `folder`, one trace per agent. Writes nothing
-/// if no CTF packets match the filter.
-///
-/// # Errors
-/// If the storage is not finalized, an agent with CTF packets has no metadata, a trace folder
-/// exists already, or the server or the disk fails.
-pub async fn export_ctf(
-    client: &Client,
-    storage: &StorageUrl,
-    folder: &Path,
-    filter: &ExportFilter,
-) -> Result<ExportReport, ClientError> {
-    if client.storage(storage.id).await?.state != "FINALIZED" {
-        let id = storage.id;
-        return Err(ClientError::input(format!(
-            "storage {id} is not finalized; finalize it first: tracehold storage finalize {id}"
-        )));
-    }
-    let (description, _) = describe(client, storage).await?;
-    let mut report = ExportReport::default();
-    let (found, others) = find_packets(client, storage, filter).await?;
-    report.other_streams = others;
-    let agents = description.files.iter();
-    let agents = agents.filter(|file| file.role == FileRole::Agent);
-    let names: Vec<&str> = agents.map(|file| file.name.as_str()).collect();
-    for (agent, streams) in found {
-        let name = FileName::Agent(agent.clone()).to_string();
-        let metadata = if names.contains(&name.as_str()) {
-            metadata_of(client, storage, &name).await?
-        } else {
-            None
-        };
-        let Some(metadata) = metadata else {
-            let what = format!(
-                "agent {agent} has no trace metadata, so its trace would be unreadable; export \
-                 another agent with --agent"
-            );
-            return Err(ClientError::input(what));
-        };
-        let trace = folder.join(agent.to_string());
-        make_folder(&trace)?;
-        for (stream, packets) in streams {
-            let path = trace.join(file_name(&stream));
-            write_stream(client, storage, &path, packets, &mut report).await?;
-        }
-        let path = trace.join(METADATA);
-        fs::write(&path, metadata).map_err(|error| ClientError::file(&path, error))?;
-        report.traces.push(trace);
-    }
-    Ok(report)
-}
-
-/// The CTF packets that match the filter, by agent and stream, and the number of other streams.
-async fn find_packets(
-    client: &Client,
-    storage: &StorageUrl,
-    filter: &ExportFilter,
-) -> Result<(BTreeMap<AgentId, Streams>, u64), ClientError> {
-    let mut others = BTreeSet::new();
-    let mut found: BTreeMap<AgentId, Streams> = BTreeMap::new();
-    let (agent, stream) = (filter.agent.as_deref(), filter.stream.as_deref());
-    let add = |packet: PacketInfo| {
-        if packet.kind.parse() == Ok(Kind::Ctf) {
-            let (agent, stream) = ids(storage, &packet)?;
-            let streams = found.entry(agent).or_default();
-            streams.entry(stream).or_default().push(PendingPacket {
-                epoch: packet.epoch,
-                sequence: packet.sequence,
-                number: packet.number,
-                raw_size: packet.raw_size,
-            });
-        } else {
-            others.insert((packet.agent, packet.stream));
-        }
-        Ok(())
-    };
-    client
-        .each_descriptor(storage.id, agent, stream, add)
-        .await?;
-    Ok((found, others.len() as u64))
-}
-
-/// Validates the names, which the server sends and which become paths.
-fn ids(storage: &StorageUrl, packet: &PacketInfo) -> Result<(AgentId, StreamId), ClientError> {
-    let wrong = |what: String| ClientError::Answer {
-        url: storage.to_string(),
-        what,
-    };
-    let agent = packet.agent.parse();
-    let agent = agent.map_err(|error| wrong(format!("agent {:?}: {error}", packet.agent)))?;
-    let stream = packet.stream.parse();
-    let stream = stream.map_err(|error| wrong(format!("stream {:?}: {error}", packet.stream)))?;
-    Ok((agent, stream))
-}
-
-/// The name of a stream's file. Readers only reserve the name of the metadata.
-fn file_name(stream: &StreamId) -> String {
-    match stream.to_string() {
-        name if name == METADATA => format!("{name}_"),
-        name => name,
-    }
-}
-
-async fn metadata_of(
-    client: &Client,
-    storage: &StorageUrl,
-    name: &str,
-) -> Result<Option<Vec<u8>>, ClientError> {
-    let bytes = fetch_whole(client, storage, name).await?;
-    let agent = AgentFile::decode(&bytes);
-    let agent = agent
-        .map_err(|error| ClientError::damaged(format!("{storage}/{name}"), error.to_string()))?;
-    Ok(agent.metadata)
-}
-
-/// Creates a new folder for a trace, so that the bytes of two traces are never mixed.
-fn make_folder(folder: &Path) -> Result<(), ClientError> {
-    let failed = |error| ClientError::file(folder, error);
-    if let Some(parent) = folder.parent() {
-        fs::create_dir_all(parent).map_err(failed)?;
-    }
-    match fs::create_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            let what = format!("{} already exists", folder.display());
-            Err(ClientError::input(format!("{what}; choose another folder")))
-        }
-        made => made.map_err(failed),
-    }
-}
-
-async fn write_stream(
-    client: &Client,
-    storage: &StorageUrl,
-    path: &Path,
-    mut packets: Vec<PendingPacket>,
-    report: &mut ExportReport,
-) -> Result<(), ClientError> {
-    let failed = |error| ClientError::file(path, error);
-    // The producer's order, not the order of arrival.
-    packets.sort_unstable();
-    let mut file = BufWriter::new(File::create(path).map_err(failed)?);
-    for packet in packets {
-        let bytes_max = packet.raw_size.min(PACKET_BYTES_MAX.into());
-        let bytes = client.packet(storage.id, packet.number, bytes_max).await?;
-        if bytes.len() as u64 != packet.raw_size {
-            let place = format!("{storage} packet {}", packet.number);
-            let what = format!(
-                "received {} bytes, expected {}",
-                bytes.len(),
-                packet.raw_size
-            );
-            return Err(ClientError::damaged(place, what));
-        }
-        file.write_all(&bytes).map_err(failed)?;
-        report.packets += 1;
-        report.bytes += packet.raw_size;
-    }
-    file.flush().map_err(failed)?;
-    report.streams += 1;
-    Ok(())
-}
 /// What to export, and how.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExportOptions {
@@ -246,6 +55,7 @@ pub struct ExportOptions {
     /// Replace existing files.
     pub force: bool,
 }
+
 /// How OpenTelemetry spans are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum SpanForm {
@@ -255,3 +65,146 @@ pub enum SpanForm {
     /// Requests in protobuf, each after its length as four bytes, the most significant first.
     Protobuf,
 }
+
+/// Writes the streams of a finalized storage into `folder`. Writes nothing if none matches.
+///
+/// # Errors
+/// If an agent with CTF packets has no metadata, a file exists already, or the source or the disk
+/// fails. Missing and damaged packets are no error but part of the report.
+pub fn export(
+    source: &dyn PacketSource,
+    folder: &Path,
+    options: &ExportOptions,
+) -> Result<ExportReport, ClientError> {
+    let mut report = ExportReport::default();
+    let mut agents: BTreeMap<AgentId, Agent> = BTreeMap::new();
+    for stream in selected(source.streams(options)?, options, &mut report) {
+        let agent = agents.entry(stream.agent.clone()).or_default();
+        match stream.kind {
+            Kind::Ctf => agent.trace.push(stream),
+            Kind::Otlp => agent.spans.push(stream),
+            _ => agent.files.push(stream),
+        }
+    }
+    // Nothing is written if anything is in the way.
+    let mut planned = Vec::new();
+    for (id, agent) in &agents {
+        planned.push(agent.plan(folder, id, options)?);
+    }
+    for ((id, agent), plan) in agents.iter().zip(planned) {
+        agent.export(source, id, plan, options, &mut report)?;
+    }
+    Ok(report)
+}
+
+/// The streams that are exported; the others are added to the report.
+fn selected(
+    streams: Vec<ExportStream>,
+    options: &ExportOptions,
+    report: &mut ExportReport,
+) -> Vec<ExportStream> {
+    let mut names: BTreeMap<AgentId, BTreeSet<String>> = BTreeMap::new();
+    for stream in &streams {
+        let of_agent = names.entry(stream.agent.clone()).or_default();
+        of_agent.insert(stream.stream.to_string());
+    }
+    let takes_derived = options.derived || options.stream.is_some();
+    let is_wanted = |stream: &ExportStream, report: &mut ExportReport| {
+        let others = names.get(&stream.agent).into_iter().flatten();
+        let others = others.map(String::as_str);
+        if !takes_derived && is_derived(stream.kind, stream.stream.as_str(), others) {
+            report.derived_streams += 1;
+            return false;
+        }
+        let is_left_out = match stream.kind {
+            Kind::Ctf => false,
+            Kind::IoTrace => true,
+            _ => options.ctf_only,
+        };
+        if is_left_out {
+            report.leave_out(stream);
+        }
+        !is_left_out
+    };
+    let streams = streams.into_iter();
+    streams.filter(|stream| is_wanted(stream, report)).collect()
+}
+
+/// The streams of an agent.
+#[derive(Debug, Default)]
+struct Agent {
+    trace: Vec<ExportStream>,
+    spans: Vec<ExportStream>,
+    files: Vec<ExportStream>,
+}
+
+/// Where the streams of an agent are written.
+struct Plan<'a> {
+    trace: Option<AgentFolder>,
+    files: AgentFolder,
+    /// Names of the files of spans.
+    spans: Vec<String>,
+    /// The files of other streams, with their names.
+    versions: Vec<(&'a ExportStream, Version<'a>, String)>,
+}
+
+impl Agent {
+    /// Chooses the names, and checks that nothing is in the way.
+    fn plan(
+        &self,
+        folder: &Path,
+        id: &AgentId,
+        options: &ExportOptions,
+    ) -> Result<Plan<'_>, ClientError> {
+        let trace = (!self.trace.is_empty()).then(|| AgentFolder::of_trace(folder, id));
+        let mut files = match trace {
+            Some(_) => AgentFolder::beside_trace(folder, id),
+            None => AgentFolder::of_trace(folder, id),
+        };
+        let spans = self.spans.iter();
+        let spans = spans.map(|stream| files.reserve(&otlp::file_name(stream, options.spans)));
+        let spans: Vec<String> = spans.collect();
+        let versions = self.files.iter().flat_map(|stream| {
+            let versions = version::versions(stream).into_iter();
+            versions.map(move |version| (stream, version))
+        });
+        let versions = target::named(versions.collect(), &mut files);
+        if let Some(trace) = &trace {
+            trace.check_trace(&self.trace, options.force)?;
+        }
+        let names = spans.iter().chain(versions.iter().map(|(.., name)| name));
+        for name in names {
+            files.check(name, options.force)?;
+        }
+        Ok(Plan {
+            trace,
+            files,
+            spans,
+            versions,
+        })
+    }
+
+    fn export(
+        &self,
+        source: &dyn PacketSource,
+        id: &AgentId,
+        mut plan: Plan<'_>,
+        options: &ExportOptions,
+        report: &mut ExportReport,
+    ) -> Result<(), ClientError> {
+        if let Some(folder) = &plan.trace {
+            export_trace(source, id, &self.trace, folder, report)?;
+        }
+        for (stream, name) in self.spans.iter().zip(&plan.spans) {
+            let exported = otlp::export(source, stream, &plan.files, name, options.spans)?;
+            report.add(exported);
+        }
+        for (stream, version, name) in &plan.versions {
+            let exported =
+                content::export(source, stream, version, &mut plan.files, name, options)?;
+            report.add(exported);
+        }
+        Ok(())
+    }
+}
+
