@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The storage is on a server, or in a folder that `mount` or `download` wrote. Every file is
-//! compared with the length and checksum that its producer reported; what is missing or different is
-//! part of the report.
+//! compared with the length and checksum that its producer reported; what is missing or different
+//! is part of the report.
 
 mod content;
 mod ctf;
@@ -208,3 +208,5 @@ impl Agent {
     }
 }
 
+#[cfg(test)]
+mod tests;
