@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use crate::run::RunKey;
 
@@ -9,6 +11,23 @@ use crate::run::RunKey;
 const WRITE_BYTES: usize = 256 << 10;
 /// Bytes per read of each run.
 const READ_BYTES: usize = 64 << 10;
+
+/// Where temporary files are, if not in the folder of the system.
+static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Puts the temporary files of this process into `folder` from now on. Only the first call has an
+/// effect. For programs whose only writable folder is their own.
+pub fn spill_into(folder: PathBuf) {
+    FOLDER.get_or_init(|| folder);
+}
+
+/// A temporary file without a name.
+pub(crate) fn temporary_file() -> io::Result<File> {
+    match FOLDER.get() {
+        Some(folder) => tempfile::tempfile_in(folder),
+        None => tempfile::tempfile(),
+    }
+}
 
 /// Writes rows, given in order, to a file.
 pub(crate) struct SpillWriter {
@@ -20,7 +39,7 @@ impl SpillWriter {
     /// A new file in the folder for temporary files.
     pub(crate) fn new() -> io::Result<SpillWriter> {
         Ok(SpillWriter {
-            writer: BufWriter::with_capacity(WRITE_BYTES, tempfile::tempfile()?),
+            writer: BufWriter::with_capacity(WRITE_BYTES, temporary_file()?),
             rows: 0,
         })
     }

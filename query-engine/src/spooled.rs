@@ -10,6 +10,7 @@ use std::path::Path;
 use trace_kinds::{Container, Recognized};
 
 use crate::file_content::{recognize_file, recognize_start};
+use crate::spill::temporary_file;
 use crate::{LocalFile, ReadError};
 
 /// Bytes per read.
@@ -44,7 +45,7 @@ pub(crate) fn spooled(path: &Path) -> Result<Option<Spooled>, ReadError> {
     magic_read.map_err(failed)?;
     let is_zstd = Container::of(&magic) == Container::Zstd;
     let mut source = Cursor::new(magic).chain(source);
-    let mut copy = tempfile::tempfile().map_err(ReadError::Spill)?;
+    let mut copy = temporary_file().map_err(ReadError::Spill)?;
     let mut fault = None;
     if is_zstd {
         let mut text = zstd::Decoder::new(source).map_err(failed)?;

@@ -97,7 +97,10 @@ async fn serve_until_stopped(
     let tracer = Arc::default();
     let early = EarlyTrace::start(&tracer, &config.io_trace);
     let early = early.map_err(|error| io::Error::other(error.to_string()))?;
+    let data_dir = engine.data_dir.clone();
     let engine = Engine::start(engine, tracer).await?;
+    // The only folder that the server can always write to: a root file system may be read-only.
+    query_engine::spill_into(data_dir);
     let recorder = Recorder::start(&engine, config.recorder()).await?;
     let listener = listen(config.http.listen)?;
     let address = listener.local_addr()?;

@@ -47,6 +47,7 @@ mod server_traps;
 mod shutdown;
 mod slow_senders;
 mod standing_recording;
+mod temporary_files;
 mod traps;
 mod truncated_responses;
 mod write_status;
