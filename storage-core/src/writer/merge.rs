@@ -130,7 +130,7 @@ impl Writer {
         }
     }
 
-    fn replace_parts(&self, merged: &Arc<IndexPart>) {
+    fn replace_parts(&mut self, merged: &Arc<IndexPart>) {
         let replaced = match &mut *self.storage.tree.write() {
             Some(tree) => tree.parts_merged(merged),
             None => return,
@@ -144,7 +144,16 @@ impl Writer {
         );
         replaced.iter().for_each(|part| part.replace());
         // The last reader removes the files; often that is this.
-        tokio::task::spawn_blocking(move || drop(replaced));
+        self.removing.spawn_blocking(move || drop(replaced));
+        while self.removing.try_join_next().is_some() {}
+    }
+}
+
+impl Writer {
+    /// Waits until the files of replaced parts are removed: who waits for the end of the writer may
+    /// read the folder, or use it again.
+    pub(super) async fn parts_removed(&mut self) {
+        while self.removing.join_next().await.is_some() {}
     }
 }
 

@@ -147,6 +147,8 @@ pub(crate) struct Writer {
     flush_times: FlushTimes,
     merging: Option<Boxed<Merged>>,
     merge_times: MergeTimes,
+    /// Removals of the files of merged parts.
+    removing: tokio::task::JoinSet<()>,
     has_failed: bool,
 }
 
@@ -203,6 +205,7 @@ impl Writer {
             flush_times: FlushTimes::new(services.live_index.join(storage.id)),
             merging: None,
             merge_times: MergeTimes::default(),
+            removing: tokio::task::JoinSet::new(),
             has_failed: false,
         };
         *storage.writer.write() = Some(messages);
@@ -281,6 +284,7 @@ impl Writer {
     /// ends. The reply stays in `ending` until there is an outcome, where a panic cannot drop it.
     async fn end(&mut self, ending: &mut Option<Ending>) -> ControlFlow<()> {
         assert!(self.is_drained(), "a writer ends with nothing in flight");
+        self.parts_removed().await;
         if let Some(Ending::Finalize(reply)) = ending {
             let scope = Scope::within(&self.services.tracer, Cause::Finalize);
             let progress = Arc::clone(&reply.progress);
