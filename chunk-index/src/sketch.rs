@@ -72,6 +72,11 @@ impl Sketch {
         self.counts[at] += count;
     }
 
+    /// Memory of the counts, bytes.
+    pub fn memory(&self) -> usize {
+        self.counts.capacity() * size_of::<u64>()
+    }
+
     /// Adds the counts of another sketch.
     pub fn merge(&mut self, other: &Sketch) {
         self.low += other.low;

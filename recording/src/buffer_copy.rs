@@ -4,7 +4,6 @@ use serde::Serialize;
 use storage_core::{Engine, Selection, StorageError};
 use storage_format::{AgentId, StorageId};
 
-use crate::chain::Chain;
 use crate::config::{ProcessorConfig, check_chain, copy_chain};
 use crate::instant::{Instant, time_range};
 use crate::packet::OutPacket;
@@ -67,7 +66,7 @@ impl Recorder {
     pub async fn copy_buffer(&self, spec: CopySpec) -> Result<Copied, RecordingError> {
         let registry = &self.inner.registry;
         let engine = &registry.engine;
-        let mut chain = Chain::new(&spec.chain(), registry.waiting())?;
+        let mut chain = registry.chain(&spec.chain())?;
         let (from, to) = time_range(spec.from.as_ref(), spec.to.as_ref())?;
         let selection = Selection {
             from,

@@ -1,6 +1,7 @@
 //! A chain: the processors of a recording in order.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use storage_format::Kind;
 use trace_kinds::otlp::{is_json, to_protobuf};
@@ -8,7 +9,8 @@ use trace_kinds::otlp::{is_json, to_protobuf};
 use crate::ConfigError;
 use crate::config::{ProcessorConfig, check_chain};
 use crate::invocation::{Assembler, Waiting};
-use crate::outbox::Outbox;
+use crate::memory::{ChainMemory, MemoryShare};
+use crate::outbox::{Outbox, PACKET_BYTES};
 use crate::packet::{OutPacket, Packet};
 use crate::processor::{Item, Row};
 use crate::processors::make;
@@ -19,6 +21,7 @@ pub struct Chain {
     assembler: Option<Assembler>,
     out: Outbox,
     undecoded: u64,
+    share: MemoryShare,
 }
 
 impl Chain {
@@ -34,7 +37,65 @@ impl Chain {
             assembler: needs_invocations.then(|| Assembler::new(waiting)),
             out: Outbox::default(),
             undecoded: 0,
+            share: ChainMemory::new(waiting.bytes_max).share(),
         })
+    }
+
+    /// Counts the memory of the chain together with that of others. When all have too much, the
+    /// chain writes earlier what it would otherwise collect for longer.
+    #[must_use]
+    pub fn within(mut self, memory: &Arc<ChainMemory>) -> Self {
+        self.share = memory.share();
+        self
+    }
+
+    /// Memory of what waits in the chain, bytes. Packets leave it now: the task counts them until
+    /// they are durable.
+    fn memory(&self) -> usize {
+        let waiting = self.assembler.as_ref().map_or(0, Assembler::memory);
+        waiting + self.row.memory() + self.out.waiting()
+    }
+
+    /// Accounts for the memory of the chain, and writes what there is no memory for: packets of
+    /// derived spans that are long enough, the oldest traces, then short packets and groups.
+    fn settle(&mut self) {
+        let bytes = self.memory();
+        self.share.set(bytes);
+        while self.share.is_over() {
+            let is_short = self.out.waiting() < PACKET_BYTES;
+            if !(is_short && self.complete_oldest()) {
+                if self.out.waiting() == 0 {
+                    if self.row.memory() == 0 {
+                        break;
+                    }
+                    self.row.finish(&mut self.out);
+                }
+                self.out.flush();
+            }
+            let bytes = self.memory();
+            self.share.set(bytes);
+        }
+    }
+
+    /// Assembles the trace that began first. Returns false if none waits.
+    fn complete_oldest(&mut self) -> bool {
+        let Self {
+            row,
+            assembler,
+            out,
+            ..
+        } = self;
+        assembler.as_mut().is_some_and(|assembler| {
+            assembler.complete_oldest(&mut |invocation| {
+                row.process(Item::Invocation(invocation), out);
+            })
+        })
+    }
+
+    /// The packets that are ready.
+    fn taken(&mut self) -> Vec<OutPacket> {
+        self.settle();
+        self.out.take()
     }
 
     /// Processes a packet. Returns what is to be written now, first what is left of the packet
@@ -52,6 +113,7 @@ impl Chain {
             assembler,
             out,
             undecoded,
+            ..
         } = self;
         row.process(
             Item::Packet {
@@ -68,7 +130,7 @@ impl Chain {
             });
             *undecoded += u64::from(taken.is_err());
         }
-        self.out.take()
+        self.taken()
     }
 
     /// Advances the clock to `now`, ns since the epoch. Returns what became due.
@@ -87,7 +149,7 @@ impl Chain {
         }
         row.tick(out);
         out.flush_due();
-        out.take()
+        self.taken()
     }
 
     /// Flushes the chain: returns all that it still contains. It can be used again afterwards.
@@ -105,7 +167,7 @@ impl Chain {
         }
         row.finish(out);
         out.flush();
-        out.take()
+        self.taken()
     }
 
     /// Packets of spans that could be decoded only in part.

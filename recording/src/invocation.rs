@@ -24,7 +24,7 @@ pub struct Waiting {
     pub quiet_ns: i64,
     /// And when its first span arrived this long ago, ns.
     pub age_ns_max: i64,
-    /// Bytes of waiting spans; beyond, the oldest trace is assembled.
+    /// Bytes of what waits in the chain; beyond, the oldest trace is assembled.
     pub bytes_max: usize,
 }
 
@@ -40,9 +40,10 @@ impl Default for Waiting {
 
 /// Emitters that are remembered, so that spans of one resource share it.
 const SOURCES_MAX: usize = 1024;
-/// Memory of a trace without its spans, and of a span without its message, in bytes.
+/// Bytes of the emitters that are remembered.
+const SOURCES_BYTES_MAX: usize = 1 << 20;
+/// Memory of a trace without its spans, in bytes.
 const TRACE_BYTES: usize = 256;
-const SPAN_BYTES: usize = 64;
 
 /// A resource or a scope, shared by its spans.
 #[derive(Debug, Default)]
@@ -54,6 +55,14 @@ pub struct SharedSource {
 }
 
 impl SharedSource {
+    /// Memory of the messages as they were sent and as they are marked, bytes.
+    fn memory(&self) -> usize {
+        const BESIDES: usize = 256;
+        let marked = self.marked.iter().filter_map(OnceLock::get);
+        let marked: usize = marked.map(Vec::capacity).sum();
+        BESIDES + self.message.len() + self.schema_url.len() + marked
+    }
+
     fn of(source: &Emitter<'_>) -> Self {
         Self {
             message: source.message.to_vec(),
@@ -115,6 +124,8 @@ struct Trace {
     messages: Vec<u8>,
     spans: Vec<Waiter>,
     sources: Vec<(Arc<SharedSource>, Arc<SharedSource>)>,
+    /// Memory of these, as if no other trace shared them.
+    source_bytes: usize,
     first: i64,
     last: i64,
 }
@@ -140,7 +151,15 @@ pub(crate) struct Assembler {
     /// Keys in the order in which their traces began; some traces are assembled already.
     order: VecDeque<TraceKey>,
     bytes: usize,
-    sources: HashMap<Vec<u8>, Arc<SharedSource>>,
+    sources: Sources,
+}
+
+/// The emitters that are remembered.
+#[derive(Default)]
+struct Sources {
+    known: HashMap<Vec<u8>, Arc<SharedSource>>,
+    /// Memory of them, with their keys.
+    bytes: usize,
 }
 
 impl Assembler {
@@ -152,8 +171,13 @@ impl Assembler {
             traces: HashMap::new(),
             order: VecDeque::new(),
             bytes: 0,
-            sources: HashMap::new(),
+            sources: Sources::default(),
         }
+    }
+
+    /// Memory of what waits, and of the emitters that are remembered.
+    pub(crate) fn memory(&self) -> usize {
+        self.bytes.saturating_add(self.sources.bytes)
     }
 
     /// Adds the spans of `request`, the protobuf form of `packet`. Calls `each` with the
@@ -183,7 +207,7 @@ impl Assembler {
                 of_resource[..] == resource.message[..] && of_scope[..] == scope.message[..]
             });
             if !is_same {
-                sources = (shared(known, resource), shared(known, scope));
+                sources = (known.shared(resource), known.shared(scope));
                 seen = Some((resource.message.to_vec(), scope.message.to_vec()));
             }
             let span = event.span();
@@ -198,13 +222,19 @@ impl Assembler {
             }
             ControlFlow::Continue(())
         });
-        while self.bytes > self.waiting.bytes_max {
-            let Some(oldest) = self.order.pop_front() else {
-                break;
-            };
-            self.complete(oldest, each);
-        }
+        while self.bytes > self.waiting.bytes_max && self.complete_oldest(each) {}
         decoded.map(|decoded| decoded.events)
+    }
+
+    /// Assembles the trace that began first. Returns false if none waits.
+    pub(crate) fn complete_oldest(&mut self, each: &mut dyn FnMut(&Invocation<'_>)) -> bool {
+        match self.order.pop_front() {
+            Some(oldest) => {
+                self.complete(oldest, each);
+                true
+            }
+            None => false,
+        }
     }
 
     fn home(&mut self, packet: &Packet) -> u32 {
@@ -258,21 +288,23 @@ impl Assembler {
     }
 }
 
-/// The shared form of `source`.
-fn shared(
-    known: &mut HashMap<Vec<u8>, Arc<SharedSource>>,
-    source: &Emitter<'_>,
-) -> Arc<SharedSource> {
-    let mut key = source.message.to_vec();
-    key.push(0);
-    key.extend_from_slice(source.schema_url);
-    if known.len() >= SOURCES_MAX {
-        known.clear();
+impl Sources {
+    /// The shared form of `source`.
+    fn shared(&mut self, source: &Emitter<'_>) -> Arc<SharedSource> {
+        let mut key = source.message.to_vec();
+        key.push(0);
+        key.extend_from_slice(source.schema_url);
+        if let Some(known) = self.known.get(&key) {
+            return Arc::clone(known);
+        }
+        if self.known.len() >= SOURCES_MAX || self.bytes >= SOURCES_BYTES_MAX {
+            *self = Self::default();
+        }
+        let made = Arc::new(SharedSource::of(source));
+        self.bytes += key.len() + made.memory();
+        self.known.insert(key, Arc::clone(&made));
+        made
     }
-    let made = known
-        .entry(key)
-        .or_insert_with(|| Arc::new(SharedSource::of(source)));
-    Arc::clone(made)
 }
 
 impl Trace {
@@ -281,6 +313,7 @@ impl Trace {
             messages: Vec::new(),
             spans: Vec::new(),
             sources: Vec::new(),
+            source_bytes: 0,
             first: now,
             last: now,
         }
@@ -288,7 +321,12 @@ impl Trace {
 
     /// Memory of the trace in the accounters of the assembler.
     fn bytes(&self) -> usize {
-        TRACE_BYTES + self.messages.len() + self.spans.len() * SPAN_BYTES
+        let pair = size_of::<(Arc<SharedSource>, Arc<SharedSource>)>();
+        TRACE_BYTES
+            + self.messages.capacity()
+            + self.spans.capacity() * size_of::<Waiter>()
+            + self.sources.capacity() * pair
+            + self.source_bytes
     }
 
     /// Adds a span; returns the bytes it takes.
@@ -298,18 +336,20 @@ impl Trace {
         sources: &(Arc<SharedSource>, Arc<SharedSource>),
         now: i64,
     ) -> usize {
+        let before = self.bytes();
         let is_last = self.sources.last().is_some_and(|(resource, scope)| {
             Arc::ptr_eq(resource, &sources.0) && Arc::ptr_eq(scope, &sources.1)
         });
         if !is_last {
             self.sources.push(sources.clone());
+            self.source_bytes += sources.0.memory() + sources.1.memory();
         }
         let message = span.message();
         let begin = self.messages.len();
         let (Ok(from), Ok(to)) = (u32::try_from(begin), u32::try_from(begin + message.len()))
         else {
             // Four gigabytes of one trace; the limit of bytes is far below.
-            return 0;
+            return self.bytes() - before;
         };
         self.messages.extend_from_slice(message);
         self.spans.push(Waiter {
@@ -326,7 +366,7 @@ impl Trace {
             stop: span.end.max(span.start),
         });
         self.last = now;
-        message.len() + SPAN_BYTES
+        self.bytes() - before
     }
 
     fn each_invocation(

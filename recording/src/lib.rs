@@ -22,6 +22,7 @@
 //! | `task` | the life of one recording |
 //! | `buffer_copy` | copies of the buffer through a chain into a storage |
 //! | `storage_copy` | copies of a storage through a chain into another |
+//! | `memory` | the memory of all chains together |
 //! | `sink` | how packets of a chain are written into a storage |
 //!
 //! A [`Chain`] does no I/O and reads no clock: packets in, packets out. Derived packets (clones,
@@ -48,6 +49,7 @@ mod error;
 mod instant;
 mod intake;
 mod invocation;
+mod memory;
 mod next_position;
 mod outbox;
 mod packet;
@@ -76,6 +78,7 @@ pub use error::{ConfigError, RecordingError};
 pub use instant::{Instant, TimeRange, time_range};
 pub use intake::{Delivered, Recorded};
 pub use invocation::{Invocation, Member, SharedSource, Waiting};
+pub use memory::ChainMemory;
 pub use outbox::Outbox;
 pub use packet::{Derived, OutPacket, Packet};
 pub use processor::{Item, Processor};

@@ -10,7 +10,7 @@ use trace_kinds::otlp::{Emitter, RequestBuilder, Span, SpanWriter};
 use crate::packet::{Derived, OutPacket};
 
 /// A packet of derived spans is written at about this many bytes,
-const PACKET_BYTES: usize = 256 << 10;
+pub(crate) const PACKET_BYTES: usize = 256 << 10;
 /// or when its first span has this age, ns.
 const PACKET_AGE_NS: i64 = 1_000_000_000;
 /// Bytes of all derived spans that wait; beyond, all are written.
@@ -35,6 +35,11 @@ impl Outbox {
     /// The packets that are ready.
     pub(crate) fn take(&mut self) -> Vec<OutPacket> {
         std::mem::take(&mut self.packets)
+    }
+
+    /// Memory of derived spans that are not packets yet.
+    pub(crate) fn waiting(&self) -> usize {
+        self.bytes
     }
 
     /// The clock of the chain, ns since the epoch.

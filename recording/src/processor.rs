@@ -37,8 +37,13 @@ pub trait Processor: Send {
     /// Called when time has passed; [`Outbox`] has the clock.
     fn tick(&mut self, _out: &mut Outbox) {}
 
-    /// Called after the last item.
+    /// Called after the last item, and when memory is short: writes what it has collected.
     fn finish(&mut self, _out: &mut Outbox) {}
+
+    /// Memory of what it has collected, bytes.
+    fn memory(&self) -> usize {
+        0
+    }
 }
 
 /// Processors in order; each gets every item.
@@ -59,5 +64,9 @@ impl Row {
         self.0
             .iter_mut()
             .for_each(|processor| processor.finish(out));
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.0.iter().map(|processor| processor.memory()).sum()
     }
 }

@@ -9,8 +9,11 @@ use uuid::Uuid;
 
 use crate::RecordingError;
 use crate::buffer::Buffer;
+use crate::chain::Chain;
+use crate::config::ProcessorConfig;
 use crate::error::ConfigError;
 use crate::invocation::Waiting;
+use crate::memory::ChainMemory;
 use crate::recording::Recording;
 use crate::spec::{RECORDINGS_VERSION, RecordingInfo, RecordingState, RecordingsFile};
 use crate::standing_config::StandingConfig;
@@ -27,7 +30,7 @@ pub struct RecorderConfig {
     pub buffer_bytes_max: usize,
     /// Recordings that are not OFF.
     pub recordings_max: usize,
-    /// Memory of the spans of one recording that wait for others of their trace, bytes.
+    /// Memory of what all chains collect, and of derived packets that are not durable yet, bytes.
     pub waiting_bytes_max: usize,
     /// How long spans wait for others of their trace, ns.
     pub quiet_ns: i64,
@@ -53,6 +56,8 @@ pub(crate) struct Registry {
     pub(crate) engine: Engine,
     pub(crate) config: RecorderConfig,
     pub(crate) shared: Mutex<Shared>,
+    /// The memory of all chains.
+    pub(crate) chain_memory: Arc<ChainMemory>,
     /// Serializes writers of the file.
     saving: tokio::sync::Mutex<()>,
 }
@@ -69,17 +74,23 @@ impl Registry {
     pub(crate) fn new(engine: &Engine, config: RecorderConfig) -> Self {
         Self {
             engine: engine.clone(),
-            config,
             shared: Mutex::new(Shared {
                 buffer: Buffer::new(config.buffer_bytes_max),
                 recordings: Vec::new(),
             }),
+            chain_memory: ChainMemory::new(config.waiting_bytes_max),
+            config,
             saving: tokio::sync::Mutex::default(),
         }
     }
 
     /// How long and in how much memory spans wait for others of their trace.
-    pub(crate) fn waiting(&self) -> Waiting {
+    /// Compiles a chain, which shares the memory of all.
+    pub(crate) fn chain(&self, processors: &[ProcessorConfig]) -> Result<Chain, ConfigError> {
+        Ok(Chain::new(processors, self.waiting())?.within(&self.chain_memory))
+    }
+
+    fn waiting(&self) -> Waiting {
         Waiting {
             bytes_max: self.config.waiting_bytes_max,
             quiet_ns: self.config.quiet_ns,

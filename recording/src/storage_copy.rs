@@ -18,7 +18,6 @@ use trace_kinds::{Decoder, StreamContext};
 
 use crate::chain::Chain;
 use crate::config::{ProcessorConfig, check_chain, copy_chain};
-use crate::invocation::Waiting;
 use crate::packet::{OutPacket, Packet};
 use crate::recorder::Recorder;
 use crate::sink::Sink;
@@ -95,31 +94,24 @@ impl Recorder {
         listener: Option<CopyListener>,
     ) -> Result<CopyReport, RecordingError> {
         let registry = &self.inner.registry;
-        copy_storage(
-            &registry.engine,
-            spec,
-            registry.waiting(),
-            progress,
-            listener,
-        )
-        .await
+        let chain = registry.chain(&copy_chain(spec.query.as_ref(), &spec.processors))?;
+        copy_storage(&registry.engine, spec, chain, progress, listener).await
     }
 }
 
 async fn copy_storage(
     engine: &Engine,
     spec: &StorageCopySpec,
-    waiting: Waiting,
+    chain: Chain,
     progress: &Arc<Progress>,
     listener: Option<CopyListener>,
 ) -> Result<CopyReport, RecordingError> {
-    let chain = copy_chain(spec.query.as_ref(), &spec.processors);
     let mut copying = Copying {
         engine,
         source: spec.source,
         bases: spec.selection.bases.clone(),
         progress,
-        chain: Some(Chain::new(&chain, waiting)?),
+        chain: Some(chain),
         sink: Sink::new(engine, spec.target),
         contexts: HashMap::new(),
         declared: HashSet::new(),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use storage_core::{BytePermit, Engine, PendingPush, PushOutcome, StorageError, packet_charge};
 use storage_format::storage_file::StorageState;
@@ -13,6 +14,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::RecordingError;
 use crate::chain::Chain;
+use crate::memory::MemoryShare;
 use crate::packet::{OutPacket, Packet};
 use crate::recording::{InboxPacket, Intake, Recording, Suspension};
 use crate::registry::Registry;
@@ -36,6 +38,9 @@ enum End {
     Stopping,
 }
 
+/// A packet that is durable or refused, with the memory that it took.
+type Ended = (usize, PushOutcome);
+
 /// A recording that is on.
 struct Running {
     engine: Engine,
@@ -43,7 +48,9 @@ struct Running {
     /// `None` while it runs on another thread.
     chain: Option<Chain>,
     sink: Sink,
-    derived: FuturesUnordered<PendingPush>,
+    derived: FuturesUnordered<BoxFuture<'static, Ended>>,
+    /// Memory of the packets in flight.
+    in_flight: MemoryShare,
     /// Derived packets that the storage refused for lack of disk space.
     parked: Vec<OutPacket>,
     /// Packets of the buffer to record before those that arrive.
@@ -150,7 +157,7 @@ impl Running {
         recording: &Arc<Recording>,
     ) -> Result<(Self, Intake), RecordingError> {
         let engine = registry.engine.clone();
-        let chain = Chain::new(&recording.spec.processors, registry.waiting())?;
+        let chain = registry.chain(&recording.spec.processors)?;
         engine
             .storages()
             .begin_recording(recording.spec.storage)
@@ -161,6 +168,7 @@ impl Running {
             recording: Arc::clone(recording),
             chain: Some(chain),
             derived: FuturesUnordered::new(),
+            in_flight: registry.chain_memory.share(),
             parked: Vec::new(),
             backlog: VecDeque::new(),
             failure: None,
@@ -194,8 +202,8 @@ impl Running {
             tokio::select! {
                 () = stopped(stopping) => break End::Stopping,
                 _ = stop.changed() => {}
-                Some(outcome) = self.derived.next(), if !self.derived.is_empty() => {
-                    self.note_outcome(outcome);
+                Some(ended) = self.derived.next(), if !self.derived.is_empty() => {
+                    self.note_outcome(ended);
                 }
                 _ = ticks.tick() => {
                     self.tick().await;
@@ -277,9 +285,12 @@ impl Running {
             && let Some(packet) = self.backlog.pop_front()
         {
             let permit = self.engine.budget().nothing();
+            let bytes = packet.payload.len();
             match self.take(&packet, permit, true).await {
                 Ok(Some(pending)) => {
-                    self.derived.extend(pending);
+                    for push in pending {
+                        self.wait_for(push, bytes);
+                    }
                     self.await_some().await;
                 }
                 Err(error) if is_disk(&error) => self.backlog.push_front(packet),
@@ -378,11 +389,12 @@ impl Running {
     async fn write_derived(&mut self, packets: Vec<OutPacket>) {
         let mut packets = packets.into_iter();
         while let Some(packet) = packets.next() {
-            let counters: &Counters = &self.recording.counters;
+            let recording = Arc::clone(&self.recording);
+            let counters: &Counters = &recording.counters;
             let bytes = packet.payload.len() as u64;
             let nothing = self.engine.budget().nothing();
             match self.sink.write(packet.clone(), nothing).await {
-                Ok(pending) => self.derived.push(pending),
+                Ok(pending) => self.wait_for(pending, packet.payload.len()),
                 Err(error) if is_disk(&error) => {
                     self.note_failure(&error);
                     self.parked.push(packet);
@@ -402,16 +414,24 @@ impl Running {
         }
     }
 
-    /// Waits while too many packets are in flight.
+    /// Counts the memory of a packet until it is durable.
+    fn wait_for(&mut self, pending: PendingPush, bytes: usize) {
+        self.in_flight.add(bytes);
+        let ended = async move { (bytes, pending.await) };
+        self.derived.push(Box::pin(ended));
+    }
+
+    /// Waits while too many packets are in flight, or they take too much memory.
     async fn await_some(&mut self) {
-        while self.derived.len() > DERIVED_PENDING_MAX
-            && let Some(outcome) = self.derived.next().await
+        while (self.derived.len() > DERIVED_PENDING_MAX || self.in_flight.is_over())
+            && let Some(ended) = self.derived.next().await
         {
-            self.note_outcome(outcome);
+            self.note_outcome(ended);
         }
     }
 
-    fn note_outcome(&mut self, outcome: PushOutcome) {
+    fn note_outcome(&mut self, (bytes, outcome): Ended) {
+        self.in_flight.remove(bytes);
         if let Some(error) = outcome.refused {
             add(&self.recording.counters.derived_refused, 1);
             self.note_failure(&error);
@@ -451,8 +471,8 @@ impl Running {
             add(&self.recording.counters.derived_packets, refused);
             add(&self.recording.counters.derived_refused, refused);
         }
-        while let Some(outcome) = self.derived.next().await {
-            self.note_outcome(outcome);
+        while let Some(ended) = self.derived.next().await {
+            self.note_outcome(ended);
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Aggregator {
     groups: HashMap<Box<[u8]>, Group>,
     /// Keys in the order in which their groups were opened.
     order: VecDeque<Box<[u8]>>,
+    /// Memory of the groups.
+    bytes: usize,
     scope: Vec<u8>,
     key: Vec<u8>,
     fields: EventFields,
@@ -58,6 +60,13 @@ struct Group {
     max: u64,
     exclusive: Option<u128>,
     sketch: Sketch,
+}
+
+/// Memory of a group without its sketch: its key is in two places.
+fn group_bytes(key: &[u8]) -> usize {
+    /// Entries of a map and a list.
+    const BESIDES: usize = 64;
+    2 * key.len() + size_of::<Group>() + BESIDES
 }
 
 /// The fields of events of other kinds.
@@ -100,6 +109,7 @@ impl Aggregator {
             homes: Vec::new(),
             groups: HashMap::new(),
             order: VecDeque::new(),
+            bytes: 0,
             scope: scope_named("tracehold.aggregator"),
             key: Vec::new(),
         }
@@ -160,6 +170,7 @@ impl Aggregator {
                 }
                 let key: Box<[u8]> = self.key.as_slice().into();
                 self.order.push_back(key.clone());
+                self.bytes += group_bytes(&key);
                 self.groups.entry(key).or_insert(Group {
                     opened: out.now(),
                     count: 0,
@@ -180,9 +191,11 @@ impl Aggregator {
         if let Some(exclusive) = sample.exclusive {
             *group.exclusive.get_or_insert(0) += u128::from(exclusive);
         }
+        let before = group.sketch.memory();
         group
             .sketch
             .add(i64::try_from(sample.dur).unwrap_or(i64::MAX));
+        self.bytes += group.sketch.memory().saturating_sub(before);
     }
 
     fn count_member(&mut self, home: usize, member: &Member<'_>, out: &mut Outbox) {
@@ -276,6 +289,7 @@ impl Aggregator {
         if let Some(key) = self.order.pop_front()
             && let Some(group) = self.groups.remove(&key)
         {
+            self.bytes -= group_bytes(&key) + group.sketch.memory();
             self.write(&key, &group, out);
         }
     }
@@ -404,6 +418,10 @@ impl Processor for Aggregator {
 
     fn finish(&mut self, out: &mut Outbox) {
         self.write_where(out, |_| true);
+    }
+
+    fn memory(&self) -> usize {
+        self.bytes
     }
 }
 

@@ -58,6 +58,9 @@ trait Filter: Send {
     /// The nested processors.
     fn row(&mut self) -> &mut Row;
 
+    /// The same, to look at them.
+    fn nested(&self) -> &Row;
+
     /// Passes an item on.
     fn filter(&mut self, item: Item<'_>, out: &mut Outbox);
 }
@@ -73,6 +76,10 @@ impl<F: Filter> Processor for F {
 
     fn finish(&mut self, out: &mut Outbox) {
         self.row().finish(out);
+    }
+
+    fn memory(&self) -> usize {
+        self.nested().memory()
     }
 }
 
@@ -130,6 +137,10 @@ impl Filter for TimeFrame {
     fn row(&mut self) -> &mut Row {
         &mut self.row
     }
+
+    fn nested(&self) -> &Row {
+        &self.row
+    }
 }
 
 /// Passes what some agents sent.
@@ -161,6 +172,10 @@ impl Filter for AgentFilter {
 
     fn row(&mut self) -> &mut Row {
         &mut self.row
+    }
+
+    fn nested(&self) -> &Row {
+        &self.row
     }
 }
 
@@ -224,6 +239,10 @@ impl Filter for Sampler {
 
     fn row(&mut self) -> &mut Row {
         &mut self.row
+    }
+
+    fn nested(&self) -> &Row {
+        &self.row
     }
 }
 
@@ -355,5 +374,9 @@ impl Filter for QueryFilter {
 
     fn row(&mut self) -> &mut Row {
         &mut self.row
+    }
+
+    fn nested(&self) -> &Row {
+        &self.row
     }
 }

@@ -72,6 +72,10 @@ impl Processor for Extractor {
     fn finish(&mut self, out: &mut Outbox) {
         self.row.finish(out);
     }
+
+    fn memory(&self) -> usize {
+        self.row.memory()
+    }
 }
 
 /// An exception as a span without duration, named by its type, a child of the span in which it

@@ -17,10 +17,10 @@ use trace_kinds::otlp::{
 };
 use trace_kinds::{Decoder, Event};
 
-use crate::Chain;
 use crate::config::{ProcessorConfig, default_chain};
 use crate::invocation::Waiting;
 use crate::packet::{Derived, OutPacket, Packet};
+use crate::{Chain, ChainMemory};
 
 const SECOND: u64 = 1_000_000_000;
 /// The begin of all times, ns since the epoch.
@@ -286,6 +286,35 @@ fn waiting_spans_are_bounded() {
     // Far more than the limit; nothing is lost.
     out.extend(chain.finish());
     assert_eq!(events(&out, Some(Derived::Clone)).len(), 200);
+}
+
+#[test]
+fn chains_share_their_memory() {
+    let bytes_max = 200_000;
+    let memory = ChainMemory::new(bytes_max);
+    let make = || Chain::new(&default_chain(), Waiting::default()).unwrap();
+    let mut chains: Vec<Chain> = (0..16).map(|_| make().within(&memory)).collect();
+    let (mut out, mut most) = (Vec::new(), 0);
+    for trace in 1..=200 {
+        let packet = packet(&[span(trace, 1, 0, "root", 0, 1)], 0);
+        for chain in &mut chains {
+            out.extend(chain.take(&packet));
+            most = most.max(memory.used());
+        }
+    }
+    assert!(most > bytes_max / 2 && most < bytes_max * 2, "{most} bytes");
+    for chain in &mut chains {
+        out.extend(chain.finish());
+    }
+    // Nothing is lost.
+    assert_eq!(events(&out, Some(Derived::Clone)).len(), 16 * 200);
+    let left = memory.used();
+    assert!(
+        left < bytes_max / 4,
+        "only emitters are remembered: {left} bytes"
+    );
+    drop(chains);
+    assert_eq!(memory.used(), 0);
 }
 
 #[test]

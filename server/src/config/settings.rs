@@ -186,7 +186,7 @@ pub struct RecordingConfig {
     pub buffer_bytes_max: u64,
     /// Maximum number of recordings that are scheduled or on.
     pub recordings_max: u32,
-    /// Memory per recording for spans that wait for the rest of their trace.
+    /// Memory for what the chains of all recordings and copies collect, and for derived packets.
     pub waiting_bytes_max: u64,
     /// Time for which these spans wait after the latest one arrived.
     pub waiting_milliseconds: u32,

@@ -1,10 +1,13 @@
 //! Peak memory of a server under loads that have little data and much bookkeeping: tiny packets,
-//! many open storages, many streams, and many packets in one storage.
+//! many open storages, many streams, and many packets in one storage; and of many recordings.
 
 use std::thread;
 
+use harness::spans::{SpanBatch, send};
 use harness::{Agent, Api, Server, Settings};
+use serde_json::json;
 
+use super::memory_limit::MemoryLimit;
 use super::paired::{Target, Verdict, conclude};
 use crate::failure::{Failure, Outcome};
 use crate::options::Options;
@@ -19,14 +22,20 @@ const CONNECTIONS: u64 = 8;
 const AGENT_STREAMS: u64 = 40;
 const TINY_REQUESTS: u64 = 128;
 const TINY_PACKETS: u64 = 65_536;
+/// The memory of the server in `deploy/`.
+const LIMIT_BYTES: u64 = 512 << 20;
+/// Recordings besides the one that the server keeps by itself.
+const RECORDINGS: usize = 15;
+const BATCH_SPANS: usize = 500;
 
-/// `--case all|requests|storages|streams|packets --storages 1000 --streams 40000
-/// --packets 10000000`.
+/// `--case all|requests|storages|streams|packets|recordings --storages 1000 --streams 40000
+/// --packets 10000000 --span-bytes 50000000`.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let case: String = options.get("case", "all".to_owned())?;
     let storages: u64 = options.get("storages", 1000)?;
     let streams: u64 = options.get("streams", 40_000)?;
     let packets: u64 = options.get("packets", 10_000_000)?;
+    let span_bytes: usize = options.get("span-bytes", 50_000_000)?;
     let mut verdicts = Vec::new();
     let mut is_known = false;
     let mut is_wanted = |name: &str| {
@@ -45,6 +54,9 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     }
     if is_wanted("packets") {
         verdicts.extend(many_packets(packets)?);
+    }
+    if is_wanted("recordings") {
+        verdicts.push(recordings(span_bytes)?);
     }
     if !is_known {
         return Err(Failure::Usage(format!("no case {case:?}")));
@@ -188,6 +200,46 @@ fn many_streams(count: u64) -> Outcome<Verdict> {
         });
     }
     let what = format!("{count} streams with {} packets", ROUNDS * count_of);
+    Ok(peak(what, &server))
+}
+
+/// Spans of many traces, recorded by as many recordings as there may be, each with the default
+/// chain, while the kernel limits the memory of the server.
+fn recordings(bytes: usize) -> Outcome<Verdict> {
+    // Declared first, so that it is dropped after the server.
+    let limit;
+    let server = start("recordings")?;
+    limit = MemoryLimit::of(server.pid(), LIMIT_BYTES);
+    let limited = if limit.is_some() {
+        "under a limit of 512 MiB"
+    } else {
+        "without a limit, which needs root"
+    };
+    let mut api = server.api();
+    for number in 0..RECORDINGS {
+        let body = json!({ "name": format!("recording-{number}") });
+        let response = api.call("POST", "/recordings", Some(&body));
+        assert_eq!(response.status, 201, "{}", response.brief());
+    }
+    let mut batch = SpanBatch::new("shop", BATCH_SPANS);
+    let mut sent = 0;
+    while sent < bytes {
+        let body = batch.next().to_vec();
+        loop {
+            let response = send(&mut api, "application/x-protobuf", &body);
+            match response.status {
+                200 => break,
+                429 | 503 => thread::sleep(std::time::Duration::from_millis(50)),
+                status => panic!("spans got the response {status}"),
+            }
+        }
+        sent += body.len();
+    }
+    let count = RECORDINGS + 1;
+    let what = format!(
+        "{count} recordings of {} MB of spans, {limited}",
+        bytes / 1_000_000
+    );
     Ok(peak(what, &server))
 }
 

@@ -11,6 +11,7 @@ mod index;
 mod ingest;
 mod io_trace;
 mod memory;
+mod memory_limit;
 mod mount;
 mod otlp;
 mod packet_files;
