@@ -15,6 +15,7 @@ mod configuration;
 mod copies;
 mod crashes;
 mod disk_low;
+mod downloads;
 mod droppable_packets;
 mod encrypted;
 mod exports;

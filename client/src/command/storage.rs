@@ -4,12 +4,15 @@ mod jobs;
 mod label;
 mod print;
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::{CommandError, Context, Exit};
 use crate::clock;
 use crate::http::{NewStorage, StorageFilter};
+use crate::mount::verify_folder;
 use label::type_and_value;
 use print::{print_details, print_list, print_storage, print_verified};
 
@@ -72,7 +75,7 @@ enum Action {
     /// Re-read all files of a storage and report damage
     ///
     /// The exit code is 1 if anything is damaged.
-    Verify(StorageArg),
+    Verify(VerifyArg),
     /// Export a finalized storage as a ZIP archive
     Export(archive::Export),
     /// Import storages from ZIP archives
@@ -83,6 +86,20 @@ enum Action {
     Copy(copy::Copy),
     /// List jobs of the server, or cancel one
     Jobs(jobs::Jobs),
+}
+
+#[derive(Debug, Args)]
+struct VerifyArg {
+    /// Storage, by ID or name
+    #[arg(
+        value_name = "ID|NAME",
+        required_unless_present = "dir",
+        conflicts_with = "dir"
+    )]
+    storage: Option<String>,
+    /// Verify the storage in this directory, which `download` wrote; no server is needed
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -139,8 +156,13 @@ impl Storage {
                     }
                     Ok(Exit::Done)
                 }
+                Action::Verify(VerifyArg { dir: Some(dir), .. }) => {
+                    let report = serde_json::to_value(verify_folder(&dir)?);
+                    print_verified(context, report.unwrap_or_default())
+                }
                 Action::Verify(arg) => {
-                    let storage = client.find_storage(&arg.storage).await?;
+                    let wanted = arg.storage.unwrap_or_default();
+                    let storage = client.find_storage(&wanted).await?;
                     let job = client.verify_storage(storage.id).await?;
                     print_verified(context, jobs::watch(context, &client, job).await?)
                 }

@@ -61,7 +61,7 @@ pub struct StorageFilter {
 }
 
 /// The result of a verification.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct VerifyReport {
     /// Files read.
     #[serde(default)]

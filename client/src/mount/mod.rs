@@ -4,7 +4,8 @@
 //! The folder then contains the files of the storage, and a local file that records their origin
 //! and which of them are complete. A file gets its name only when its length and CRC32C match the
 //! storage file. Until then its name ends in `.tmp`, and another run resumes it. A run fetches only
-//! what is missing.
+//! what is missing. In a folder that was complete, every file is read and verified again, and of a
+//! damaged data file only the damaged pieces are fetched.
 
 mod bytes;
 mod leaves;
@@ -12,6 +13,7 @@ mod publish;
 mod report;
 mod times;
 mod transfer;
+mod verify;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,6 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use storage_format::StorageId;
+use storage_format::checksum_file::{ChecksumFile, FileChecksums};
 use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use storage_format::local_file::LocalFile;
 use storage_format::paths::{FileName, FileRole};
@@ -34,6 +37,7 @@ use transfer::Transfer;
 
 pub use leaves::{Mounted, leaves};
 pub use report::{MountProgress, MountReport, Progress};
+pub use verify::verify_folder;
 
 /// Number of files that are fetched in parallel.
 const FILES_MAX: usize = 4;
@@ -73,6 +77,8 @@ pub async fn mount(
     let (wanted, left_out): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| extent.wants(file.role));
     let mut local = open_folder(folder, id, storage)?;
+    // Nothing is known about the files of a folder that was complete before.
+    let was_complete = folder.join(FileName::Storage(id).to_string()).exists();
     let mut report = MountReport {
         left_out_files: left_out.len() as u64,
         ..MountReport::default()
@@ -80,20 +86,29 @@ pub async fn mount(
     progress(MountProgress::Total(
         wanted.iter().map(|file| file.length).sum(),
     ));
-    let mut waiting = wanted.into_iter();
+    // The checksums of pieces come first: they tell what is damaged of the others.
+    let (sums, others): (Vec<_>, Vec<_>) =
+        (wanted.into_iter()).partition(|file| file.role == FileRole::Checksums);
+    let mut waiting = sums.into_iter().chain(others);
+    let mut pieces: Option<ChecksumFile> = None;
     let mut running = JoinSet::new();
     loop {
         while running.len() < FILES_MAX {
             let Some(file) = waiting.next() else { break };
+            let is_alone = file.role == FileRole::Checksums;
             let transfer = Transfer {
                 client: client.clone(),
                 storage: storage.clone(),
                 path: folder.join(&file.name),
-                known_complete: local.complete.contains(&file.name),
+                known_complete: !was_complete && local.complete.contains(&file.name),
+                pieces: pieces_of(pieces.as_ref(), &file),
                 file,
                 progress: Arc::clone(progress),
             };
             running.spawn(transfer.run());
+            if is_alone {
+                break;
+            }
         }
         let (name, fetched) = match running.join_next().await {
             None => break,
@@ -101,6 +116,9 @@ pub async fn mount(
             Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
         };
         report.add(fetched);
+        if let Ok(FileName::Checksums(_)) = name.parse() {
+            pieces = read_pieces(&folder.join(&name));
+        }
         if !local.complete.contains(&name) {
             local.complete.push(name);
             local.complete.sort();
@@ -112,6 +130,20 @@ pub async fn mount(
     local.fetched = now_nanos();
     write_local(folder, &local)?;
     Ok(report)
+}
+
+/// The checksums of pieces in a file that was just verified.
+fn read_pieces(path: &Path) -> Option<ChecksumFile> {
+    let bytes = fs::read(path).ok()?;
+    ChecksumFile::decode(&bytes).ok()
+}
+
+/// The checksums of the pieces of a data file, if they are known.
+fn pieces_of(known: Option<&ChecksumFile>, file: &FileEntry) -> Option<FileChecksums> {
+    match file.name.parse() {
+        Ok(FileName::Data(id)) => known?.of(id).cloned(),
+        _ => None,
+    }
 }
 
 /// The storage file of a finalized storage, decoded and as bytes.

@@ -7,10 +7,23 @@ pub struct MountReport {
     pub fetched_files: u64,
     /// Bytes fetched; less than the size of the files if some were resumed.
     pub fetched_bytes: u64,
+    /// Files of which only damaged pieces were fetched.
+    pub healed_files: u64,
     /// Files that were already complete.
     pub kept_files: u64,
     /// Files of the storage that this extent does not include.
     pub left_out_files: u64,
+}
+
+/// What was fetched of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fetched {
+    /// It was complete.
+    Nothing,
+    /// Bytes of it.
+    Bytes(u64),
+    /// Bytes of it, damaged pieces among them.
+    Pieces(u64),
 }
 
 /// Called with the total, and then as bytes arrive.
@@ -26,12 +39,17 @@ pub enum MountProgress {
 }
 
 impl MountReport {
-    /// Counts a file and the bytes fetched of it; `None` if it was already present.
-    pub(super) fn add(&mut self, fetched: Option<u64>) {
+    /// Counts a file.
+    pub(super) fn add(&mut self, fetched: Fetched) {
         match fetched {
-            None => self.kept_files += 1,
-            Some(bytes) => {
+            Fetched::Nothing => self.kept_files += 1,
+            Fetched::Bytes(bytes) => {
                 self.fetched_files += 1;
+                self.fetched_bytes += bytes;
+            }
+            Fetched::Pieces(bytes) => {
+                self.fetched_files += 1;
+                self.healed_files += 1;
                 self.fetched_bytes += bytes;
             }
         }

@@ -1,13 +1,17 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use storage_format::checksum::crc32c_append;
+use storage_format::checksum_file::{FileChecksums, PIECE_BYTES};
 use storage_format::storage_file::FileEntry;
 use tokio::task::spawn_blocking;
 
 use super::publish::unpublished;
-use super::report::{MountProgress, Progress};
+use super::report::{Fetched, MountProgress, Progress};
+use super::verify::{different, sum};
 use crate::ClientError;
 use crate::http::{Client, StorageUrl};
 
@@ -23,6 +27,8 @@ pub(super) struct Transfer {
     pub(super) path: PathBuf,
     /// Whether the local file says that this file is complete and was verified.
     pub(super) known_complete: bool,
+    /// The checksums of the pieces of the file, if they are known.
+    pub(super) pieces: Option<FileChecksums>,
     pub(super) progress: Progress,
 }
 
@@ -35,13 +41,13 @@ struct Part {
 }
 
 impl Transfer {
-    /// Returns the file's name and the bytes fetched, or `None` if it was already complete.
-    pub(super) async fn run(self) -> Result<(String, Option<u64>), ClientError> {
+    /// Returns the file's name and what was fetched of it.
+    pub(super) async fn run(self) -> Result<(String, Fetched), ClientError> {
         let fetched = if self.is_present().await? {
             (self.progress)(MountProgress::Received(self.file.length));
-            None
+            Fetched::Nothing
         } else {
-            Some(self.fetch().await?)
+            self.fetch().await?
         };
         Ok((self.file.name, fetched))
     }
@@ -59,11 +65,58 @@ impl Transfer {
         Ok(part.checksum == self.file.checksum)
     }
 
-    async fn fetch(&self) -> Result<u64, ClientError> {
+    async fn fetch(&self) -> Result<Fetched, ClientError> {
         let unpublished = unpublished(&self.path);
+        // What is intact of a damaged file is kept, if it is known what that is.
+        if self.pieces.is_some() && self.path.is_file() {
+            fs::rename(&self.path, &unpublished)
+                .map_err(|error| ClientError::file(&self.path, error))?;
+        }
+        let (part, fetched, resumed) = self.complete(&unpublished).await?;
+        if self.is_right(&part) {
+            self.publish(part, &unpublished)?;
+            return Ok(Fetched::Bytes(fetched));
+        }
+        drop(part);
+        if let Some(pieces) = &self.pieces
+            && resumed
+        {
+            let healed = self.heal(&unpublished, pieces).await?;
+            let (part, rest, _) = self.complete(&unpublished).await?;
+            if self.is_right(&part) {
+                self.publish(part, &unpublished)?;
+                return Ok(Fetched::Pieces(fetched + healed + rest));
+            }
+        }
+        fs::remove_file(&unpublished).map_err(|error| ClientError::file(&unpublished, error))?;
+        let again = if resumed {
+            "; the partial file was discarded, run the command again"
+        } else {
+            "; verify the storage with `tracehold storage verify`"
+        };
+        let what = format!("the received bytes do not match the checksum of the file{again}");
+        let place = format!("{}/{}", self.storage, self.file.name);
+        Err(ClientError::damaged(place, what))
+    }
+
+    fn is_right(&self, part: &Part) -> bool {
+        part.length == self.file.length && part.checksum == self.file.checksum
+    }
+
+    fn publish(&self, part: Part, unpublished: &Path) -> Result<(), ClientError> {
+        let published = part
+            .file
+            .sync_all()
+            .and_then(|()| fs::rename(unpublished, &self.path));
+        published.map_err(|error| ClientError::file(&self.path, error))
+    }
+
+    /// Fetches what is missing at the end of a partial file. Returns it with the bytes fetched, and
+    /// whether some were there before.
+    async fn complete(&self, unpublished: &Path) -> Result<(Part, u64, bool), ClientError> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true);
-        let mut part = read_part(unpublished.clone(), options).await?;
+        let mut part = read_part(unpublished.to_owned(), options).await?;
         let mut fetched = 0;
         let resumed = part.length > 0;
         (self.progress)(MountProgress::Received(part.length.min(self.file.length)));
@@ -79,26 +132,66 @@ impl Transfer {
                 budget.wait_after_break(error).await?;
             }
         }
-        let is_right = part.length == self.file.length && part.checksum == self.file.checksum;
-        if !is_right {
-            drop(part);
-            fs::remove_file(&unpublished)
-                .map_err(|error| ClientError::file(&unpublished, error))?;
-            let again = if resumed {
-                "; the partial file was discarded, run the command again"
-            } else {
-                "; verify the storage with `tracehold storage verify`"
-            };
-            let what = format!("the received bytes do not match the checksum of the file{again}");
-            let place = format!("{}/{}", self.storage, self.file.name);
-            return Err(ClientError::damaged(place, what));
+        Ok((part, fetched, resumed))
+    }
+
+    /// Fetches the damaged pieces of a partial file again. Returns their bytes.
+    async fn heal(&self, path: &Path, pieces: &FileChecksums) -> Result<u64, ClientError> {
+        let failed = |error| ClientError::file(path, error);
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        if length > self.file.length {
+            file.set_len(self.file.length).map_err(failed)?;
         }
-        let published = part
-            .file
-            .sync_all()
-            .and_then(|()| fs::rename(&unpublished, &self.path));
-        published.map_err(|error| ClientError::file(&self.path, error))?;
-        Ok(fetched)
+        let (read, id) = (file.try_clone().map_err(failed)?, pieces.file);
+        let summed = spawn_blocking(move || sum(read).map(|sums| sums.finish(id)));
+        let found = match summed.await {
+            Ok(found) => found.map_err(failed)?,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        };
+        let mut healed = 0;
+        for begin in different(&found.pieces, &pieces.pieces) {
+            let end = self.file.length.min(begin + PIECE_BYTES);
+            let mut budget = self.client.retry_budget();
+            let bytes = loop {
+                match self.fetch_piece(begin..end).await {
+                    Ok(bytes) => break bytes,
+                    Err(error) => budget.wait_after_break(error).await?,
+                }
+            };
+            file.write_all_at(&bytes, begin).map_err(failed)?;
+            healed += bytes.len() as u64;
+        }
+        Ok(healed)
+    }
+
+    /// The bytes of a range of the file.
+    async fn fetch_piece(&self, range: Range<u64>) -> Result<Vec<u8>, ClientError> {
+        let name = &self.file.name;
+        let wanted = std::slice::from_ref(&range);
+        let mut answer = self.client.file(&self.storage, name, wanted, None).await?;
+        let length = range.end - range.start;
+        let mut bytes = Vec::new();
+        while let Some((offset, more)) = answer.next().await? {
+            let expected = range.start + bytes.len() as u64;
+            if offset != expected || bytes.len() as u64 + more.len() as u64 > length {
+                let what = format!("received offset {offset}, expected {expected}");
+                return Err(ClientError::damaged(
+                    format!("{}/{name}", self.storage),
+                    what,
+                ));
+            }
+            bytes.extend_from_slice(&more);
+        }
+        if bytes.len() as u64 == length {
+            Ok(bytes)
+        } else {
+            Err(ClientError::Cut {
+                url: format!("{}/{name}", self.storage),
+                place: format!("at offset {}", range.start + bytes.len() as u64),
+            })
+        }
     }
 
     /// Sends one request for the missing bytes.
