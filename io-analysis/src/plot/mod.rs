@@ -2,6 +2,7 @@
 
 mod chart;
 mod picture;
+mod scale;
 mod svg;
 
 pub use picture::{cache_picture, io_picture};

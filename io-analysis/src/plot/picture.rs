@@ -2,32 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use super::chart::{Axis, HEIGHT, HeatChart, LineChart, WIDTH};
+use super::chart::{HEIGHT, HeatChart, LineChart, WIDTH};
+use super::scale::{Axis, Unit};
 use super::svg::Svg;
 use crate::cache::CacheReport;
 use crate::io::{HeatMap, IoReport};
-use crate::numbers::floor_to_u64;
 use crate::result_file::percent;
 use crate::table::bytes_text;
 
 const SECONDS: Axis<'_> = Axis {
     name: "seconds from the start",
-    format: |value| format!("{value}"),
+    unit: Unit::Number,
     logarithmic: false,
 };
 const PERCENT: Axis<'_> = Axis {
     name: "%",
-    format: |value| format!("{value}"),
+    unit: Unit::Number,
     logarithmic: false,
 };
 const BYTES: Axis<'_> = Axis {
     name: "bytes",
-    format: |value| bytes_text(floor_to_u64(value)),
+    unit: Unit::Bytes,
     logarithmic: false,
 };
 const COUNT: Axis<'_> = Axis {
     name: "operations/s",
-    format: |value| format!("{value}"),
+    unit: Unit::Number,
     logarithmic: false,
 };
 
@@ -43,8 +43,9 @@ pub fn cache_picture(report: &CacheReport) -> String {
         let points = curves.entry(name).or_default();
         points.push((point.capacity as f64, point.miss_ratio));
     }
-    let start = report.by_second.first().map_or(0, |&(second, ..)| second);
-    let at = |second: u64| second.abs_diff(start) as f64;
+    let seconds = report.by_second.iter().map(|&(second, ..)| second);
+    let start = seconds.min().unwrap_or(0);
+    let at = |second: u64| second.saturating_sub(start) as f64;
     let by_second = report.by_second.iter();
     let ratio = by_second
         .clone()
@@ -53,10 +54,7 @@ pub fn cache_picture(report: &CacheReport) -> String {
     let accesses = by_second.map(|&(s, _, of)| (at(s), of as f64)).collect();
     let mut charts = Vec::new();
     if !curves.is_empty() {
-        let mut lines: Vec<_> = curves.into_iter().collect();
-        lines
-            .iter_mut()
-            .for_each(|(_, points)| points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        let lines: Vec<_> = curves.into_iter().collect();
         let x = Axis {
             name: "capacity",
             logarithmic: true,
@@ -67,6 +65,7 @@ pub fn cache_picture(report: &CacheReport) -> String {
             x,
             y: PERCENT,
             lines,
+            step: None,
         });
     }
     charts.push(LineChart {
@@ -74,6 +73,7 @@ pub fn cache_picture(report: &CacheReport) -> String {
         x: SECONDS,
         y: PERCENT,
         lines: vec![("trace".to_owned(), ratio)],
+        step: Some(1.0),
     });
     charts.push(LineChart {
         title: "Accesses",
@@ -83,6 +83,7 @@ pub fn cache_picture(report: &CacheReport) -> String {
             ..COUNT
         },
         lines: vec![("accesses".to_owned(), accesses)],
+        step: Some(1.0),
     });
     let mut svg = Svg::new();
     for (index, chart) in charts.iter().enumerate() {
@@ -94,7 +95,8 @@ pub fn cache_picture(report: &CacheReport) -> String {
 /// Charts of an I/O report: throughput, operations and working set over time, and heat maps of
 /// reads and writes for each file class.
 pub fn io_picture(report: &IoReport) -> String {
-    let at = |start_ns: i64| start_ns.abs_diff(report.start_ns) as f64 / 1e9;
+    // The first step may begin before the first operation.
+    let at = |start_ns: i64| start_ns.saturating_sub(report.start_ns).max(0) as f64 / 1e9;
     let step_seconds = report.step_ns as f64 / 1e9;
     let over_time = |of: fn(&crate::io::ThroughputStep) -> u64| -> Vec<(f64, f64)> {
         let steps = report.throughput.iter();
@@ -118,6 +120,7 @@ pub fn io_picture(report: &IoReport) -> String {
                 ("read".to_owned(), over_time(|step| step.read_bytes)),
                 ("written".to_owned(), over_time(|step| step.written_bytes)),
             ],
+            step: Some(step_seconds),
         },
         LineChart {
             title: "Operations",
@@ -129,12 +132,14 @@ pub fn io_picture(report: &IoReport) -> String {
                 ("syncs".to_owned(), over_time(|step| step.syncs)),
                 ("others".to_owned(), over_time(|step| step.others)),
             ],
+            step: Some(step_seconds),
         },
         LineChart {
             title: "Distinct bytes accessed per time step",
             x: SECONDS,
             y: BYTES,
             lines: vec![("working set".to_owned(), working_set.collect())],
+            step: None,
         },
     ];
     let mut svg = Svg::new();
@@ -146,7 +151,7 @@ pub fn io_picture(report: &IoReport) -> String {
     for map in &report.heat_maps {
         for (what, cells) in [("read", &map.read), ("written", &map.written)] {
             if cells.iter().flatten().any(|&count| count > 0) {
-                draw_heat_map(&mut svg, top, report, map, (what, cells));
+                draw_heat_map(&mut svg, top, report.start_ns, map, (what, cells));
                 top += HEIGHT;
             }
         }
@@ -157,12 +162,12 @@ pub fn io_picture(report: &IoReport) -> String {
 fn draw_heat_map(
     svg: &mut Svg,
     top: f64,
-    report: &IoReport,
+    start_ns: i64,
     map: &HeatMap,
     (what, cells): (&str, &[Vec<u64>]),
 ) {
     let rows = cells.iter().map(Vec::len).max().unwrap_or(0);
-    let from = (map.start_ns as f64 - report.start_ns as f64) / 1e9;
+    let from = map.start_ns.saturating_sub(start_ns) as f64 / 1e9;
     let to = from + cells.len() as f64 * map.step_ns as f64 / 1e9;
     let chart = HeatChart {
         title: &format!("Bytes {what} in files of class {} by offset", map.class),

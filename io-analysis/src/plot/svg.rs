@@ -38,24 +38,49 @@ impl Svg {
         ));
     }
 
-    pub(super) fn polyline(&mut self, points: impl Iterator<Item = (f64, f64)>, stroke: &str) {
+    pub(super) fn polyline(
+        &mut self,
+        points: impl Iterator<Item = (f64, f64)>,
+        stroke: &str,
+        dashes: &str,
+    ) {
         self.body.push_str("<polyline points=\"");
         for (x, y) in points {
             self.put(format_args!("{x:.1},{y:.1} "));
         }
         self.put(format_args!(
-            "\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"1.5\"/>\n"
+            "\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"1.5\""
+        ));
+        if !dashes.is_empty() {
+            self.put(format_args!(" stroke-dasharray=\"{dashes}\""));
+        }
+        self.body.push_str("/>\n");
+    }
+
+    /// A point that no line leads to.
+    pub(super) fn point(&mut self, (x, y): (f64, f64), fill: &str) {
+        self.put(format_args!(
+            "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"1.5\" fill=\"{fill}\"/>\n"
         ));
     }
 
     pub(super) fn text(&mut self, x: f64, y: f64, anchor: Anchor, text: &str) {
+        self.text_of("", x, y, anchor, text);
+    }
+
+    /// The label of a tick.
+    pub(super) fn tick(&mut self, x: f64, y: f64, anchor: Anchor, text: &str) {
+        self.text_of(" class=\"tick\"", x, y, anchor, text);
+    }
+
+    fn text_of(&mut self, class: &str, x: f64, y: f64, anchor: Anchor, text: &str) {
         let anchor = match anchor {
             Anchor::Start => "start",
             Anchor::Middle => "middle",
             Anchor::End => "end",
         };
         self.put(format_args!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">"
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\"{class}>"
         ));
         for c in text.chars() {
             match c {
