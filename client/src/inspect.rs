@@ -19,6 +19,7 @@ use storage_format::index_part::IndexPartHeader;
 use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use storage_format::local_file::LocalFile;
 use storage_format::log::LogFileHeader;
+use storage_format::repair_file::RepairFile;
 use storage_format::storage_file::StorageFile;
 use storage_format::{FormatError, FormatErrorKind};
 
@@ -165,7 +166,7 @@ impl<W: Write> Inspection<'_, W> {
         Ok(true)
     }
 
-    /// Storage, agent, local and checksum files.
+    /// Storage, agent, local, checksum and repair files.
     fn small_file(&mut self) -> Result<bool, InspectError> {
         if self.length > u64::from(ENVELOPE_BODY_BYTES_MAX) {
             return Err(damaged(self.path, &"not a file of Tracehold"));
@@ -179,6 +180,8 @@ impl<W: Write> Inspection<'_, W> {
             json!({ "role": "local", "local": file })
         } else if let Some(file) = known(self.path, ChecksumFile::decode(&bytes))? {
             json!({ "role": "checksums", "storage": file.storage, "files": checksums(&file) })
+        } else if let Some(file) = known(self.path, RepairFile::decode(&bytes))? {
+            json!({ "role": "repairs", "storage": file.storage, "repairs": file.repairs })
         } else {
             return Err(damaged(self.path, &"not a file of Tracehold"));
         };

@@ -5,6 +5,7 @@ use libfuzzer_sys::fuzz_target;
 use storage_format::agent_file::AgentFile;
 use storage_format::checksum::crc32c;
 use storage_format::local_file::LocalFile;
+use storage_format::repair_file::RepairFile;
 use storage_format::storage_file::StorageFile;
 
 fn wrapped(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
@@ -25,6 +26,9 @@ fuzz_target!(|body: &[u8]| {
     }
     if let Ok(file) = AgentFile::decode(&wrapped(b"THAGENT\0", body)) {
         assert_eq!(AgentFile::decode(&file.encode().unwrap()), Ok(file));
+    }
+    if let Ok(file) = RepairFile::decode(&wrapped(b"THREPAIR", body)) {
+        assert_eq!(RepairFile::decode(&file.encode().unwrap()), Ok(file));
     }
     if let Ok(file) = LocalFile::decode(&wrapped(b"THLOCAL\0", body)) {
         assert_eq!(LocalFile::decode(&file.encode().unwrap()), Ok(file));

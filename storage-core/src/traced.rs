@@ -53,7 +53,7 @@ fn class_of(role: FileRole) -> FileClass {
         FileRole::Data => FileClass::Data,
         FileRole::ChunkIndex => FileClass::ChunkIndex,
         FileRole::Provenance => FileClass::Provenance,
-        FileRole::Local | FileRole::Checksums => FileClass::Other,
+        FileRole::Local | FileRole::Checksums | FileRole::Repairs => FileClass::Other,
     }
 }
 

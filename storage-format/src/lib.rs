@@ -40,6 +40,7 @@ pub mod local_file;
 pub mod log;
 pub mod paths;
 mod position;
+pub mod repair_file;
 pub mod ring_block;
 pub mod storage_file;
 mod time_basis;

@@ -10,6 +10,7 @@
 //!                                  <16 hex digits>.itdata
 //!                                  <leaf id>.idx, .pidx
 //!                                  <storage id>.checksums, .storage-copy   once it is finalized
+//!                                  <storage id>.repairs   once it was repaired
 //!                                  <storage id>.local   on a client
 //! ```
 //!
@@ -60,6 +61,8 @@ pub enum FileRole {
     Checksums,
     /// The second copy of the storage file.
     StorageCopy,
+    /// How the log was repaired, and which packets are missing since.
+    Repairs,
 }
 
 impl FileRole {
@@ -76,6 +79,7 @@ impl FileRole {
             Self::Local => "local",
             Self::Checksums => "checksums",
             Self::StorageCopy => "storage_copy",
+            Self::Repairs => "repairs",
         }
     }
 
@@ -90,6 +94,7 @@ impl FileRole {
             Self::Local => "local",
             Self::Checksums => "checksums",
             Self::StorageCopy => "storage-copy",
+            Self::Repairs => "repairs",
         }
     }
 }
@@ -115,6 +120,8 @@ pub enum FileName {
     Checksums(StorageId),
     /// `<storage id>.storage-copy`
     StorageCopy(StorageId),
+    /// `<storage id>.repairs`
+    Repairs(StorageId),
 }
 
 impl FileName {
@@ -131,6 +138,7 @@ impl FileName {
             Self::Local(_) => FileRole::Local,
             Self::Checksums(_) => FileRole::Checksums,
             Self::StorageCopy(_) => FileRole::StorageCopy,
+            Self::Repairs(_) => FileRole::Repairs,
         }
     }
 }
@@ -139,9 +147,11 @@ impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ending = self.role().ending();
         match self {
-            Self::Storage(id) | Self::Local(id) | Self::Checksums(id) | Self::StorageCopy(id) => {
-                write!(f, "{id}.{ending}")
-            }
+            Self::Storage(id)
+            | Self::Local(id)
+            | Self::Checksums(id)
+            | Self::StorageCopy(id)
+            | Self::Repairs(id) => write!(f, "{id}.{ending}"),
             Self::Agent(agent) => write!(f, "{agent}.{ending}"),
             Self::Index(part) => write!(f, "{part:016x}.{ending}"),
             Self::Data(file) => write!(f, "{file}.{ending}"),
@@ -167,6 +177,7 @@ impl FromStr for FileName {
             "local" => stem.parse().map(Self::Local),
             "checksums" => stem.parse().map(Self::Checksums),
             "storage-copy" => stem.parse().map(Self::StorageCopy),
+            "repairs" => stem.parse().map(Self::Repairs),
             "agent" => stem.parse().map(Self::Agent),
             "index" => leaf().map(|part| Self::Index(part.0)),
             "itdata" => stem.parse().map(Self::Data),

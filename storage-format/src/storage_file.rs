@@ -12,6 +12,8 @@ const MAGIC: [u8; 8] = *b"THSTORAG";
 const WHAT: &str = "storage file";
 /// Version of a storage file that lists piece checksums, which readers of version 1 do not know.
 const VERSION_WITH_CHECKSUMS: u16 = 2;
+/// Version of a storage file that lists a repair file, which readers of version 2 do not know.
+const VERSION_WITH_REPAIRS: u16 = 3;
 
 /// State of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -131,8 +133,9 @@ impl StorageFile {
     /// # Errors
     /// When the content exceeds the limits of an envelope.
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
-        let lists_checksums = self.lists(FileRole::Checksums);
-        let version = if lists_checksums {
+        let version = if self.lists(FileRole::Repairs) {
+            VERSION_WITH_REPAIRS
+        } else if self.lists(FileRole::Checksums) {
             VERSION_WITH_CHECKSUMS
         } else {
             FORMAT_VERSION
@@ -145,7 +148,7 @@ impl StorageFile {
     /// # Errors
     /// When the bytes are damaged, of another version or something else.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        envelope::decode_version(WHAT, MAGIC, VERSION_WITH_CHECKSUMS, bytes)
+        envelope::decode_version(WHAT, MAGIC, VERSION_WITH_REPAIRS, bytes)
     }
 
     /// Whether the storage has a file of this role.

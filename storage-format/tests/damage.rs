@@ -19,6 +19,7 @@ use storage_format::{
     label_file::LabelFile,
     local_file::LocalFile,
     paths::FileName,
+    repair_file::RepairFile,
     ring_block::RingBlock,
     storage_file::StorageFile,
 };
@@ -84,7 +85,7 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
 
 type Read = fn(&[u8]) -> Result<(), String>;
 
-const FILES: [(&str, Read); 13] = [
+const FILES: [(&str, Read); 15] = [
     ("v1/labels.types", |bytes| {
         LabelFile::decode(bytes)
             .map(drop)
@@ -108,6 +109,16 @@ const FILES: [(&str, Read); 13] = [
     }),
     ("v2/file.storage", |bytes| {
         StorageFile::decode(bytes)
+            .map(drop)
+            .map_err(|e| e.to_string())
+    }),
+    ("v3/file.storage", |bytes| {
+        StorageFile::decode(bytes)
+            .map(drop)
+            .map_err(|e| e.to_string())
+    }),
+    ("v1/file.repairs", |bytes| {
+        RepairFile::decode(bytes)
             .map(drop)
             .map_err(|e| e.to_string())
     }),

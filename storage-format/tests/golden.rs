@@ -25,6 +25,7 @@ use storage_format::{
     label_file::{LabelFile, LabelType, ValueType},
     local_file::LocalFile,
     paths::FileRole,
+    repair_file::{Missing, Repair, RepairFile},
     ring_block::RingBlock,
     storage_file::{FileEntry, StorageFile, StorageState, Totals},
 };
@@ -420,6 +421,20 @@ fn enveloped_files_keep_their_bytes() {
         &value.encode().unwrap(),
         |bytes| StorageFile::decode(bytes).unwrap(),
     );
+    // The version that is written once a repair file is listed.
+    value.files.push(FileEntry {
+        name: format!("{}.repairs", storage()),
+        role: FileRole::Repairs,
+        length: 70,
+        checksum: 7,
+    });
+    check(
+        3,
+        "file.storage",
+        &value,
+        &value.encode().unwrap(),
+        |bytes| StorageFile::decode(bytes).unwrap(),
+    );
     let value = agent_file();
     check(
         FORMAT_VERSION,
@@ -443,6 +458,45 @@ fn enveloped_files_keep_their_bytes() {
         &value,
         &value.encode().unwrap(),
         |bytes| LabelFile::decode(bytes).unwrap(),
+    );
+}
+
+#[test]
+fn repair_files_keep_their_bytes() {
+    let missing = |first, last, leaf| Missing {
+        first,
+        last,
+        file: 3,
+        offset: 0x2000,
+        length: 4096,
+        leaf,
+    };
+    let repair = |cut, copied_packets, missing| Repair {
+        time: 1_700_000_000_123_456_789,
+        cut,
+        batch: 17,
+        next_file: 9,
+        copied_packets,
+        next_number: 0x0123_4567_89ab_cdef,
+        missing,
+    };
+    let value = RepairFile {
+        storage: storage(),
+        repairs: vec![
+            repair(None, 0, Vec::new()),
+            repair(
+                Some((3, 0x2000)),
+                250,
+                vec![missing(40, 42, Some(u64::MAX)), missing(99, 99, None)],
+            ),
+        ],
+    };
+    check(
+        FORMAT_VERSION,
+        "file.repairs",
+        &value,
+        &value.encode().unwrap(),
+        |bytes| RepairFile::decode(bytes).unwrap(),
     );
 }
 

@@ -55,6 +55,7 @@ impl Extent {
     fn wants(self, role: FileRole) -> bool {
         match role {
             FileRole::Storage | FileRole::Agent | FileRole::Index | FileRole::ChunkIndex => true,
+            FileRole::Repairs => true,
             FileRole::Data | FileRole::Provenance | FileRole::Checksums => self == Self::All,
             FileRole::Local | FileRole::StorageCopy => false,
         }

@@ -126,7 +126,11 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
     // Labels change the storage file, and a chunk index may be rebuilt.
     let immutable = matches!(
         served.role,
-        FileRole::Agent | FileRole::Index | FileRole::Data | FileRole::Checksums
+        FileRole::Agent
+            | FileRole::Index
+            | FileRole::Data
+            | FileRole::Checksums
+            | FileRole::Repairs
     );
     let etag = format!("{:08x}-{:x}", served.checksum, served.length);
     let modified = u64::try_from(served.modified / 1_000_000_000).ok();

@@ -1,0 +1,249 @@
+//! The repair file (`.repairs`): how the log of a storage was repaired, and which packets are
+//! missing since.
+//!
+//! A repair cuts the log at the first damage and copies the packets behind it that are whole to a
+//! new data file, which continues the log at the cut. It takes effect when that file has its name;
+//! a repair that copies nothing takes effect with the repair file. From then on the data files
+//! between the cut and the new one, and index parts that describe what was cut, do not belong to
+//! the storage any more.
+//!
+//! The file is an envelope (`envelope.rs`) with the magic `THREPAIR`. Older servers do not know
+//! it: they find the log that continues at the cut, and nothing of what is missing.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    DataFileId, FormatError, FormatErrorKind, StorageId, envelope, index_part::LogPosition,
+    log::PreviousFile,
+};
+
+const MAGIC: [u8; 8] = *b"THREPAIR";
+const WHAT: &str = "repair file";
+/// Missing ranges that a repair records at most; neighbours are joined beyond.
+pub const MISSING_COUNT_MAX: usize = 1 << 16;
+
+/// The content of a repair file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RepairFile {
+    /// The storage.
+    pub storage: StorageId,
+    /// Its repairs, oldest first.
+    pub repairs: Vec<Repair>,
+}
+
+/// A repair of a storage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repair {
+    /// When it was made, ns since the epoch.
+    pub time: i64,
+    /// The last data file before the cut, by id, and its length; `None` when the log was cut at its
+    /// beginning.
+    pub cut: Option<(u64, u64)>,
+    /// Number of the first batch after the cut.
+    pub batch: u64,
+    /// Id of the data file that continues the log.
+    pub next_file: u64,
+    /// Packets that were copied to that file; without any it exists once the log is written again.
+    pub copied_packets: u64,
+    /// Packets that arrive afterwards have this number or a greater one.
+    pub next_number: u64,
+    /// What is missing, in the order of the log.
+    pub missing: Vec<Missing>,
+}
+
+/// Packets that were acknowledged and are not whole any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// First and last number that may be missing.
+    pub first: u64,
+    /// As `first`.
+    pub last: u64,
+    /// The damaged data file, by id.
+    pub file: u64,
+    /// Where the damage begins in it, bytes.
+    pub offset: u64,
+    /// Damaged bytes.
+    pub length: u64,
+    /// The leaf, by id, where it is known.
+    pub leaf: Option<u64>,
+}
+
+impl Missing {
+    /// How many packets are missing at most.
+    #[must_use]
+    pub fn packets(&self) -> u64 {
+        self.last.saturating_sub(self.first).saturating_add(1)
+    }
+}
+
+impl Repair {
+    /// The last data file before the cut.
+    #[must_use]
+    pub fn cut_file(&self) -> Option<PreviousFile> {
+        self.cut.map(|(file, length)| PreviousFile {
+            file: DataFileId(file),
+            length,
+        })
+    }
+
+    /// Whether a data file of the log does not belong to the storage since this repair.
+    #[must_use]
+    pub fn voids_file(&self, file: DataFileId) -> bool {
+        let is_after = self.cut.is_none_or(|(cut, _)| file.0 > cut);
+        is_after && file.0 < self.next_file
+    }
+
+    /// Whether an index part that ends at `position` describes what this repair cut.
+    #[must_use]
+    pub fn voids_part(&self, position: &LogPosition) -> bool {
+        position.file.0 < self.next_file && position.batch > self.batch
+    }
+}
+
+impl RepairFile {
+    /// The repair file of a storage that was never repaired.
+    #[must_use]
+    pub fn new(storage: StorageId) -> Self {
+        Self {
+            storage,
+            repairs: Vec::new(),
+        }
+    }
+
+    /// All that is missing.
+    pub fn missing(&self) -> impl Iterator<Item = &Missing> {
+        self.repairs.iter().flat_map(|repair| &repair.missing)
+    }
+
+    /// How many packets are missing at most.
+    #[must_use]
+    pub fn missing_packets(&self) -> u64 {
+        self.missing()
+            .map(Missing::packets)
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Whether a packet that the storage does not have may be missing.
+    #[must_use]
+    pub fn is_missing(&self, number: u64) -> bool {
+        self.is_any_missing(number, number)
+    }
+
+    /// Whether packets may be missing among those with the numbers `first` to `last`.
+    #[must_use]
+    pub fn is_any_missing(&self, first: u64, last: u64) -> bool {
+        self.missing()
+            .any(|missing| missing.first <= last && first <= missing.last)
+    }
+
+    /// Packets that arrive have this number or a greater one.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        let next = self.repairs.iter().map(|repair| repair.next_number);
+        next.max().unwrap_or(0)
+    }
+
+    /// The bytes of the file.
+    ///
+    /// # Errors
+    /// When the content exceeds the limits of an envelope.
+    pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
+        envelope::encode(WHAT, MAGIC, self)
+    }
+
+    /// Checks that the file belongs to the storage `id`, in whose folder it is.
+    ///
+    /// # Errors
+    /// When it belongs to another storage.
+    pub fn check_id(&self, id: StorageId) -> Result<(), FormatError> {
+        if self.storage == id {
+            return Ok(());
+        }
+        Err(FormatError::new(WHAT, 0, FormatErrorKind::Foreign))
+    }
+
+    /// Decodes a repair file.
+    ///
+    /// # Errors
+    /// When the bytes are damaged, of another version, impossible or something else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+        let file: Self = envelope::decode(WHAT, MAGIC, bytes)?;
+        let is_ordered = |repair: &Repair| {
+            let cuts_before = repair.cut.is_none_or(|(cut, _)| cut < repair.next_file);
+            cuts_before && repair.missing.iter().all(|range| range.first <= range.last)
+        };
+        if file.repairs.iter().all(is_ordered) {
+            return Ok(file);
+        }
+        let kind = FormatErrorKind::Order { name: "repairs" };
+        Err(FormatError::new(WHAT, 0, kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repair() -> Repair {
+        Repair {
+            time: 7,
+            cut: Some((2, 8192)),
+            batch: 9,
+            next_file: 5,
+            copied_packets: 1,
+            next_number: 40,
+            missing: vec![Missing {
+                first: 10,
+                last: 12,
+                file: 2,
+                offset: 8192,
+                length: 4096,
+                leaf: None,
+            }],
+        }
+    }
+
+    #[test]
+    fn a_repair_voids_what_it_cut() {
+        let voided: Vec<u64> = (0..8)
+            .filter(|&id| repair().voids_file(DataFileId(id)))
+            .collect();
+        assert_eq!(voided, [3, 4]);
+        let from_start = Repair {
+            cut: None,
+            ..repair()
+        };
+        assert!((0..5).all(|id| from_start.voids_file(DataFileId(id))));
+        assert!(!from_start.voids_file(DataFileId(5)));
+        let position = |file, batch| LogPosition {
+            file: DataFileId(file),
+            offset: 4096,
+            batch,
+            chain: 0,
+        };
+        assert!(!repair().voids_part(&position(2, 9)), "it ends at the cut");
+        assert!(repair().voids_part(&position(2, 10)));
+        assert!(repair().voids_part(&position(4, 12)));
+        assert!(!repair().voids_part(&position(5, 12)), "it is newer");
+    }
+
+    #[test]
+    fn missing_numbers_are_found() {
+        let storage = StorageId::from_bytes([3; 16]);
+        let mut file = RepairFile::new(storage);
+        assert_eq!((file.missing_packets(), file.next_number()), (0, 0));
+        file.repairs.push(repair());
+        assert_eq!((file.missing_packets(), file.next_number()), (3, 40));
+        let missing: Vec<u64> = (0..20).filter(|&number| file.is_missing(number)).collect();
+        assert_eq!(missing, [10, 11, 12]);
+        assert!(file.is_any_missing(0, 10) && file.is_any_missing(12, 90));
+        assert!(!file.is_any_missing(0, 9) && !file.is_any_missing(13, 90));
+        let bytes = file.encode().expect("it is small");
+        assert_eq!(RepairFile::decode(&bytes), Ok(file.clone()));
+        assert_eq!(file.check_id(storage), Ok(()));
+        assert!(file.check_id(StorageId::from_bytes([4; 16])).is_err());
+        file.repairs[0].missing[0].last = 9;
+        let bytes = file.encode().expect("it is small");
+        assert!(RepairFile::decode(&bytes).is_err());
+    }
+}
