@@ -1,9 +1,9 @@
 //! Names of files and folders: every change of one that blocks the calling thread.
 
-use std::{io, path::Path};
+use std::{fs::File, io, path::Path};
 
 use io_trace::Operation;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
 
 #[cfg(test)]
 use super::faulty;
@@ -22,6 +22,18 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
         #[cfg(test)]
         let _disk = faulty::rename(from, to)?;
         std::fs::rename(from, to)
+    })
+}
+
+/// Makes the bytes of a file durable, and lets the next reads come from the disk: what the page
+/// cache has may never have reached it.
+pub(crate) fn drop_cached(path: &Path) -> io::Result<()> {
+    operation(Operation::Sync, path, || {
+        #[cfg(test)]
+        let _disk = faulty::sync(path)?;
+        let file = File::open(path)?;
+        file.sync_data()?;
+        Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
     })
 }
 

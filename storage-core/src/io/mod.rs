@@ -32,7 +32,7 @@ use std::{
 
 pub(crate) use blocking::BlockingIo;
 pub(crate) use buffer::BUFFER_BYTES;
-pub(crate) use files::{create_folder, exchange, remove_file, remove_folder, rename};
+pub(crate) use files::{create_folder, drop_cached, exchange, remove_file, remove_folder, rename};
 pub(crate) use staged::{StagedFile, sync_folder, truncate};
 pub(crate) use traced::TracedIo;
 

@@ -263,6 +263,8 @@ impl<B: BlockIo> Channel<B> {
     ) -> Result<(), IoThreadError> {
         let writer = self.writer();
         if finishes {
+            let repaired = std::mem::take(&mut log.end.repaired);
+            log.end.uncut.extend(repaired);
             writer.cut_recovered(&mut log.end).await?;
         }
         let Some(open) = &log.file else {

@@ -10,6 +10,7 @@ mod channel;
 mod dispatch;
 mod publish;
 mod request;
+mod rewrite;
 mod staging;
 mod tail;
 
@@ -37,6 +38,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use publish::Content;
 pub(crate) use publish::Piece;
+pub(crate) use rewrite::LogRewrite;
 pub(crate) use tail::{LogEnd, Tail};
 
 use crate::{

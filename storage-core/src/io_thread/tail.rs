@@ -65,6 +65,8 @@ pub(crate) struct LogEnd {
     pub(crate) chain: u32,
     /// Ended data files of which a torn or preallocated end may remain, and the length of each.
     pub(crate) uncut: Vec<PreviousFile>,
+    /// As `uncut`, of files that a repair cut: they stay as they are until the log is complete.
+    pub(crate) repaired: Vec<PreviousFile>,
 }
 
 /// What the log knows of a leaf.

@@ -13,7 +13,7 @@ use storage_format::{
     log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
 };
 
-use super::{DataFile, Recovered, Scan};
+use super::{DataFile, Recovered, Scan, repairs::limit_of};
 use crate::{
     Progress, StorageError,
     io_thread::{LogEnd, Tail},
@@ -97,7 +97,8 @@ impl Recovered {
         let position = self.tree.position();
         let is_covered = |id: DataFileId| position.is_some_and(|position| id < position.file);
         let mut chain = Vec::new();
-        let mut next = headers.last_key_value().map(|(&id, _)| (id, None));
+        let newest = headers.last_key_value().map(|(&id, _)| id);
+        let mut next = newest.map(|id| (id, limit_of(&self.repairs, id)));
         while let Some((id, limit)) = next.take().filter(|(id, _)| !is_covered(*id)) {
             let Some((header, file)) = headers.remove(&id).zip(data.get(&id)) else {
                 let name = storage_format::paths::FileName::Data(id).to_string();
@@ -111,7 +112,8 @@ impl Recovered {
                     kind,
                 }));
                 // What is before it can still be read.
-                next = headers.range(..id).next_back().map(|(&id, _)| (id, None));
+                let before = headers.range(..id).next_back().map(|(&id, _)| id);
+                next = before.map(|id| (id, limit_of(&self.repairs, id)));
                 continue;
             };
             let previous = header.previous.filter(|previous| previous.file < id);

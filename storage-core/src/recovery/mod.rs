@@ -9,6 +9,7 @@ mod arranged;
 mod leaf_file;
 mod log;
 mod parts;
+mod repairs;
 mod scan;
 
 use std::{
@@ -24,11 +25,13 @@ use storage_format::{
     limits::DATA_FILE_COUNT_MAX,
     log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
     paths::{FileName, UNPUBLISHED_ENDING},
+    repair_file::RepairFile,
 };
 
 use self::leaf_file::{LeafFound, LeafScan};
 pub(crate) use self::{
     arranged::{ArrangedFiles, arranged_files},
+    repairs::{LogFiles, log_files, read_repairs},
     scan::{Scan, ScanThreads},
 };
 use crate::{
@@ -49,6 +52,8 @@ pub(crate) struct Recovered {
     pub(crate) leftovers: Vec<PathBuf>,
     /// Files of a finalization that was interrupted.
     pub(crate) arranged: Vec<PathBuf>,
+    /// The repairs of the log that took effect.
+    pub(crate) repairs: RepairFile,
 }
 
 /// The files in the folder of a storage.
@@ -135,12 +140,15 @@ pub(crate) fn recover(
 ) -> Result<Recovered, StorageError> {
     let mut listing = Listing::of(folder)?;
     let arranged = listing.take_arranged(storage);
+    let repairs = read_repairs(folder, storage)?;
+    let repairs = listing.take_effect(repairs);
     let mut recovered = Recovered {
         tree: IndexTree::new(storage),
         damage: None,
         is_rebuilt: false,
         leftovers: std::mem::take(&mut listing.unpublished),
         arranged,
+        repairs,
     };
     recovered.add_files(storage, listing, torn_bytes_max, scan)?;
     Ok(recovered)
@@ -162,6 +170,7 @@ pub(crate) fn rebuild(
         is_rebuilt: false,
         leftovers: Vec::new(),
         arranged: Vec::new(),
+        repairs: RepairFile::new(storage),
     };
     if listing.data.values().any(|file| file.is_arranged) {
         recovered.add_arranged(storage, &listing, &scan)?;
@@ -323,10 +332,18 @@ impl Recovered {
             if length < tail.length {
                 missing.push((file, tail.length, length));
             } else if length > tail.length {
-                end.uncut.push(PreviousFile {
+                let uncut = PreviousFile {
                     file,
                     length: tail.length,
-                });
+                };
+                // What a repair cut stays until the storage is finalized.
+                let is_repaired = repairs::limit_of(&self.repairs, file).is_some();
+                let list = if is_repaired {
+                    &mut end.repaired
+                } else {
+                    &mut end.uncut
+                };
+                list.push(uncut);
             }
         }
         for (file, needed, available) in missing {
@@ -340,7 +357,9 @@ impl Recovered {
         }
         let of_log = data.iter().filter(|(_, data)| data.is_of_log);
         let last = of_log.map(|(file, _)| file.0.saturating_add(1)).max();
-        end.next_file = end.next_file.max(last.unwrap_or(0));
+        let repaired = self.repairs.repairs.iter().map(|repair| repair.next_file);
+        let repaired = repaired.max().unwrap_or(0);
+        end.next_file = end.next_file.max(last.unwrap_or(0)).max(repaired);
         self.tree.set_recovered_log(end);
     }
 }

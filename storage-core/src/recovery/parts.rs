@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, path::PathBuf, sync::Arc};
 
-use storage_format::StorageId;
+use storage_format::{StorageId, repair_file::RepairFile};
 
 use super::Recovered;
 use crate::tree::IndexPart;
@@ -17,6 +17,7 @@ impl Recovered {
         let mut parts = Vec::with_capacity(paths.len());
         for path in paths {
             match IndexPart::open(&path, storage) {
+                Ok(part) if is_void(&self.repairs, &part) => self.leftovers.push(path),
                 Ok(part) => parts.push(part),
                 Err(error) => {
                     tracing::warn!(
@@ -49,6 +50,15 @@ impl Recovered {
             self.leftovers.push(part.path.clone());
         }
     }
+}
+
+/// Whether a part describes packets that a repair cut off the log.
+pub(super) fn is_void(repairs: &RepairFile, part: &IndexPart) -> bool {
+    let position = part.footer.position;
+    position.is_some_and(|position| {
+        let mut repairs = repairs.repairs.iter();
+        repairs.any(|repair| repair.voids_part(&position))
+    })
 }
 
 /// The part that continues the index at the ordinal `next`: the first of those that together reach

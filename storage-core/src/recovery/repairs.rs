@@ -1,0 +1,119 @@
+//! Recovery of a log that was repaired: what belongs to it since.
+
+use std::{collections::BTreeMap, io, path::Path, path::PathBuf, sync::Arc};
+
+use storage_format::{
+    DataFileId, StorageId,
+    limits::ENVELOPE_BODY_BYTES_MAX,
+    log::LogFileHeader,
+    paths::FileName,
+    repair_file::{Repair, RepairFile},
+};
+
+use super::{Listing, parts::is_void};
+use crate::{StorageError, log_scan::LogScanner, read::read_small, tree::IndexPart};
+
+/// The repair file in `folder`; that of a storage that was never repaired is empty.
+///
+/// # Errors
+/// When it is damaged or cannot be read: without it nobody knows where the log was cut.
+pub(crate) fn read_repairs(folder: &Path, storage: StorageId) -> Result<RepairFile, StorageError> {
+    let path = folder.join(FileName::Repairs(storage).to_string());
+    let bytes = match read_small(&path, u64::from(ENVELOPE_BODY_BYTES_MAX)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(RepairFile::new(storage));
+        }
+        Err(error) => return Err(StorageError::io("read", path)(error)),
+    };
+    let decoded = RepairFile::decode(&bytes).and_then(|file| {
+        file.check_id(storage)?;
+        Ok(file)
+    });
+    decoded.map_err(StorageError::damaged(path))
+}
+
+/// The length of a data file up to which it belongs to the log, if a repair cut it.
+pub(super) fn limit_of(repairs: &RepairFile, file: DataFileId) -> Option<u64> {
+    let cuts = repairs.repairs.iter().filter_map(Repair::cut_file);
+    let lengths = cuts.filter(|cut| cut.file == file).map(|cut| cut.length);
+    lengths.min()
+}
+
+/// What is in a folder of the log of a storage, without what repairs cut.
+pub(crate) struct LogFiles {
+    /// Path and length of each data file of the log.
+    pub(crate) data: BTreeMap<DataFileId, (PathBuf, u64)>,
+    /// The intact headers of these files.
+    pub(crate) headers: BTreeMap<DataFileId, LogFileHeader>,
+    /// The intact index parts, by ordinal.
+    pub(crate) parts: Vec<Arc<IndexPart>>,
+    /// Whether there are data files of version 1.
+    pub(crate) has_leaf_files: bool,
+    /// The id of the next data file.
+    pub(crate) next_file: u64,
+    /// The repairs that took effect.
+    pub(crate) repairs: RepairFile,
+}
+
+impl LogFiles {
+    /// The length of a data file up to which it belongs to the log, if a repair cut it.
+    pub(crate) fn limit_of(&self, file: DataFileId) -> Option<u64> {
+        limit_of(&self.repairs, file)
+    }
+}
+
+/// The files of the log of a storage that is not finalized; blocks the thread.
+///
+/// # Errors
+/// When a file cannot be opened.
+pub(crate) fn log_files(folder: &Path, storage: StorageId) -> Result<LogFiles, StorageError> {
+    let mut listing = Listing::of(folder)?;
+    // Files that do not belong to the log keep their names, too.
+    let all = listing.data.iter().filter(|(_, data)| data.is_of_log);
+    let next_file = all.map(|(id, _)| id.0.saturating_add(1)).max();
+    let _arranged = listing.take_arranged(storage);
+    let repairs = listing.take_effect(read_repairs(folder, storage)?);
+    let repaired = repairs.repairs.iter().map(|repair| repair.next_file).max();
+    let mut parts: Vec<_> = (listing.parts.iter())
+        .filter_map(|path| IndexPart::open(path, storage).ok())
+        .filter(|part| !is_void(&repairs, part))
+        .map(Arc::new)
+        .collect();
+    parts.sort_by_key(|part| part.header.ordinal);
+    let mut files = LogFiles {
+        data: BTreeMap::new(),
+        headers: BTreeMap::new(),
+        parts,
+        has_leaf_files: listing.data.values().any(|data| !data.is_of_log),
+        next_file: next_file.max(repaired).unwrap_or(0),
+        repairs,
+    };
+    for (id, data) in listing.data.into_iter().filter(|(_, data)| data.is_of_log) {
+        let header = LogScanner::header(&data.path, storage, id);
+        // One that cannot be read is as one that is damaged.
+        if let Ok(Ok(header)) = header {
+            files.headers.insert(id, header);
+        }
+        files.data.insert(id, (data.path, data.length));
+    }
+    Ok(files)
+}
+
+impl Listing {
+    /// Removes the data files that do not belong to the log since it was repaired; returns the
+    /// repairs that took effect.
+    pub(super) fn take_effect(&mut self, mut repairs: RepairFile) -> RepairFile {
+        let newest = self.data.iter().filter(|(_, data)| data.is_of_log);
+        let newest = newest.map(|(id, _)| id.0).max();
+        repairs.repairs.retain(|repair| {
+            let has_file = newest.is_some_and(|newest| newest >= repair.next_file);
+            repair.copied_packets == 0 || has_file
+        });
+        self.data.retain(|&id, data| {
+            let mut repairs = repairs.repairs.iter();
+            !data.is_of_log || !repairs.any(|repair| repair.voids_file(id))
+        });
+        repairs
+    }
+}
