@@ -14,6 +14,7 @@
 //! | `tree` | the index tree: where packets are |
 //! | `scan`, `recovery`, `verify` | reading data files without an index |
 //! | `readiness` | whether a storage is recovered |
+//! | `repair` | what of a failed storage is whole; the log without the rest |
 //! | `budget` | the bytes in flight, and the turns of agents that wait |
 //! | `droppable` | packets that may be dropped for others |
 //! | `catalog` | a fast start with many storages |
@@ -64,6 +65,7 @@ mod push;
 mod read;
 mod readiness;
 mod recovery;
+mod repair;
 mod scan;
 mod serializer;
 mod space;
