@@ -100,6 +100,7 @@ pub use leaf_file::LeafFile;
 pub use progress::Progress;
 pub use push::{NewPacket, Push, PushOutcome, Receipt, check_position, packet_charge};
 pub use readiness::RecoveryStatus;
+pub use repair::{MissingPackets, RepairReport};
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
 pub use tree::{LeafBases, Selection};

@@ -8,3 +8,257 @@
 
 mod chain;
 mod damaged_file;
+mod missing;
+mod salvage;
+
+use std::{
+    collections::HashMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use serde::Serialize;
+use storage_format::{
+    DataFileId, LeafId, StorageId,
+    data_file::DataFileHeader,
+    paths::{FileName, UNPUBLISHED_ENDING},
+    repair_file::{Missing, Repair, RepairFile},
+};
+
+use self::{
+    chain::{Cut, LogFile, Whole, chain, read},
+    damaged_file::WholeFrame,
+    salvage::{Evidence, Salvage, Salvaged, Take},
+};
+use crate::{
+    Progress, StorageError,
+    io::{drop_cached, remove_file},
+    io_thread::{Frame, LeafSpec, LogRewrite},
+    recovery::{LogFiles, log_files},
+};
+
+/// Packets that were acknowledged and are not whole any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MissingPackets {
+    /// First number that may be missing.
+    pub first: u64,
+    /// Last number that may be missing.
+    pub last: u64,
+    /// The damaged data file.
+    pub file: String,
+    /// Where the damage begins in it, bytes.
+    pub offset: u64,
+    /// Damaged bytes.
+    pub length: u64,
+    /// The leaf, where it is known.
+    pub leaf: Option<String>,
+}
+
+impl From<&Missing> for MissingPackets {
+    fn from(missing: &Missing) -> Self {
+        Self {
+            first: missing.first,
+            last: missing.last,
+            file: FileName::Data(DataFileId(missing.file)).to_string(),
+            offset: missing.offset,
+            length: missing.length,
+            leaf: missing.leaf.map(|leaf| LeafId(leaf).to_string()),
+        }
+    }
+}
+
+/// The result of a repair, or what one would do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RepairReport {
+    /// Data files that were read.
+    pub files: u64,
+    /// Packets that are whole.
+    pub packets: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Packets behind the first damage, which are copied to a new data file.
+    pub copied_packets: u64,
+    /// Bytes of these packets in the data files.
+    pub copied_bytes: u64,
+    /// Packets that are missing at most, of this repair and those before.
+    pub missing_packets: u64,
+    /// What is missing, in the order of the log.
+    pub missing: Vec<MissingPackets>,
+    /// Whether the storage was repaired and is open.
+    pub is_repaired: bool,
+}
+
+/// What is whole of a log.
+pub(crate) struct Survey {
+    storage: StorageId,
+    files: LogFiles,
+    chain: Vec<LogFile>,
+    whole: Whole,
+    /// What is behind the first damage, if there is any.
+    damage: Option<Damaged>,
+}
+
+struct Damaged {
+    cut: Cut,
+    evidence: Evidence,
+    salvaged: Salvaged,
+}
+
+/// Reads the log of the storage in `folder` past the page cache; blocks the thread.
+///
+/// # Errors
+/// When a file cannot be made durable or opened, or the work is cancelled.
+pub(crate) fn survey(
+    folder: &Path,
+    storage: StorageId,
+    progress: &Arc<Progress>,
+) -> Result<Survey, StorageError> {
+    let mut files = log_files(folder, storage)?;
+    let chain = chain(&files);
+    // A file that is missing keeps its id.
+    let last = chain.last().map_or(0, |file| file.id.0.saturating_add(1));
+    files.next_file = files.next_file.max(last);
+    let bytes = chain.iter().map(|file| file.length);
+    progress.begin(bytes.fold(0, u64::saturating_add));
+    for path in chain.iter().filter_map(|file| file.path.as_ref()) {
+        progress.check()?;
+        drop_cached(path).map_err(StorageError::io("sync", path))?;
+    }
+    let mut survey = Survey {
+        storage,
+        files,
+        chain,
+        whole: Whole::default(),
+        damage: None,
+    };
+    // A log that continues files of leaves cannot be read without them.
+    if survey.files.has_leaf_files {
+        return Ok(survey);
+    }
+    let (whole, cut) = read(&survey.chain, progress)?;
+    survey.whole = whole;
+    let salvage = survey.salvage(&cut, progress);
+    let evidence = salvage.evidence(&survey.files)?;
+    let salvaged = salvage.run(&evidence, &mut |_, _| Ok(()))?;
+    if cut.is_unreadable || evidence.durable > cut.end.batch {
+        survey.damage = Some(Damaged {
+            cut,
+            evidence,
+            salvaged,
+        });
+    }
+    Ok(survey)
+}
+
+impl Survey {
+    fn salvage<'a>(&'a self, cut: &'a Cut, progress: &'a Progress) -> Salvage<'a> {
+        Salvage {
+            storage: self.storage,
+            chain: &self.chain,
+            cut,
+            whole: &self.whole,
+            progress,
+        }
+    }
+
+    /// Whether the log has to be cut.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damage.is_some()
+    }
+
+    /// Bytes that a repair copies, and the number of the packets.
+    pub(crate) fn copied(&self) -> (u64, u64) {
+        let salvaged = self.damage.as_ref().map(|damage| &damage.salvaged);
+        salvaged.map_or((0, 0), |found| (found.bytes, found.packets))
+    }
+
+    /// What is whole and what is missing.
+    pub(crate) fn report(&self) -> RepairReport {
+        let (copied_bytes, copied_packets) = self.copied();
+        let repairs = self.repairs(0);
+        RepairReport {
+            files: self.whole.files,
+            packets: self.whole.packets.saturating_add(copied_packets),
+            bytes: self.whole.bytes,
+            copied_packets,
+            copied_bytes,
+            missing_packets: repairs.missing_packets(),
+            missing: repairs.missing().map(MissingPackets::from).collect(),
+            is_repaired: false,
+        }
+    }
+
+    /// The repair file after this repair.
+    pub(crate) fn repairs(&self, time: i64) -> RepairFile {
+        let mut repairs = self.files.repairs.clone();
+        if let Some(Damaged { cut, salvaged, .. }) = &self.damage {
+            let last = self.whole.last_number.max(salvaged.last_number);
+            let next = last.map_or(0, |last| last.saturating_add(1));
+            let next_number = next.max(repairs.next_number());
+            repairs.repairs.push(Repair {
+                time,
+                cut: cut.end.previous.map(|cut| (cut.file.0, cut.length)),
+                batch: cut.end.batch,
+                next_file: self.files.next_file,
+                copied_packets: salvaged.packets,
+                next_number,
+                missing: salvaged.missing.clone(),
+            });
+        }
+        repairs
+    }
+
+    /// The temporary name and the name of the file that continues the log.
+    pub(crate) fn next_file(&self, folder: &Path) -> (PathBuf, PathBuf) {
+        let name = FileName::Data(DataFileId(self.files.next_file)).to_string();
+        let staged = folder.join(format!("{name}{UNPUBLISHED_ENDING}"));
+        (staged, folder.join(name))
+    }
+
+    /// Writes the packets behind the damage to the file that continues the log, under its temporary
+    /// name; blocks the thread.
+    ///
+    /// # Errors
+    /// When it cannot be written, or the log is not as it was when it was read first.
+    pub(crate) fn copy(&self, folder: &Path, progress: &Progress) -> Result<(), StorageError> {
+        let Some(damage) = &self.damage else {
+            return Ok(());
+        };
+        let (staged, _) = self.next_file(folder);
+        match remove_file(&staged) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(StorageError::io("remove", staged)(error));
+            }
+            _ => {}
+        }
+        let file = DataFileId(self.files.next_file);
+        let mut rewrite = LogRewrite::create(staged, self.storage, file, &damage.cut.end)?;
+        let mut leaves: HashMap<LeafId, Arc<LeafSpec>> = HashMap::new();
+        let mut take = |header: &DataFileHeader, frame: WholeFrame| {
+            let leaf = leaves.entry(frame.leaf).or_insert_with(|| {
+                let known = self.whole.leaves.get(&frame.leaf);
+                Arc::new(LeafSpec {
+                    header: header.clone(),
+                    recovered: known.map(|known| known.tail),
+                })
+            });
+            let WholeFrame {
+                header, payload, ..
+            } = frame;
+            rewrite.append(Arc::clone(leaf), Frame { header, payload })
+        };
+        let take: &mut Take<'_> = &mut take;
+        let again = self
+            .salvage(&damage.cut, progress)
+            .run(&damage.evidence, take)?;
+        if again != damage.salvaged {
+            return Err(StorageError::Io {
+                operation: "repair",
+                path: folder.to_owned(),
+                source: io::Error::other("what can be read changes: the disk is failing"),
+            });
+        }
+        rewrite.finish()
+    }
+}
