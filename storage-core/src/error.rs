@@ -65,6 +65,17 @@ pub enum StorageError {
         /// The requested number.
         number: u64,
     },
+    /// The packet was acknowledged, and is missing since its storage was repaired.
+    #[error(
+        "packet {number} of storage {storage} is missing: its bytes were damaged, and the storage \
+         was repaired without it"
+    )]
+    PacketMissing {
+        /// The storage.
+        storage: StorageId,
+        /// The requested number.
+        number: u64,
+    },
     /// The storage has no file of this name.
     #[error("storage {storage} has no file `{name}`")]
     FileNotFound {
@@ -125,6 +136,21 @@ pub enum StorageError {
          continue with sequence {expected}"
     )]
     PacketLeftOut {
+        /// The epoch.
+        epoch: u64,
+        /// The sequence of the packet.
+        sequence: u64,
+        /// The expected sequence.
+        expected: u64,
+    },
+    /// The packet was acknowledged and is missing since its storage was repaired, and later packets
+    /// of its stream are stored.
+    #[error(
+        "sequence {sequence} of epoch {epoch} is missing since the storage was repaired, and later \
+         packets are stored: push it into another storage, and continue here with sequence \
+         {expected}"
+    )]
+    RepeatMissing {
         /// The epoch.
         epoch: u64,
         /// The sequence of the packet.
@@ -361,6 +387,7 @@ impl StorageError {
             Self::AgentNotFound(_) => "agent_not_found",
             Self::StreamNotFound { .. } => "stream_not_found",
             Self::PacketNotFound { .. } => "packet_not_found",
+            Self::PacketMissing { .. } => "packet_missing",
             Self::FileNotFound { .. } => "file_not_found",
             Self::WrongState {
                 state: StorageState::Created,
@@ -372,6 +399,7 @@ impl StorageError {
             Self::SequenceGap { .. } => "sequence_gap",
             Self::EpochStale { .. } => "epoch_stale",
             Self::PacketLeftOut { .. } => "packet_left_out",
+            Self::RepeatMissing { .. } => "repeat_missing",
             Self::PacketConflict { .. } => "packet_conflict",
             Self::PositionInvalid { .. } => "position_invalid",
             Self::PacketEmpty => "packet_empty",

@@ -52,6 +52,7 @@ mod error;
 mod fault_macros;
 mod io;
 mod io_thread;
+mod known_repairs;
 mod labels;
 mod leaf_bytes;
 mod leaf_file;

@@ -5,8 +5,9 @@
 //!              └────────┴──────────┴──→ FAILED
 //! ```
 //!
-//! Nothing leads away from FINALIZED or FAILED. After a crash RECORDING becomes OPEN again, and a
-//! finalization continues.
+//! Nothing leads away from FINALIZED, and only a repair from FAILED: to OPEN. It replaces the
+//! storage file itself, so no other change of state can do that. After a crash RECORDING becomes
+//! OPEN again, and a finalization continues.
 
 use storage_format::storage_file::StorageState;
 

@@ -17,6 +17,7 @@ use storage_format::{
     data_file::HEADER_BYTES,
     index_part::PacketEntry,
     paths::FileName,
+    repair_file::RepairFile,
     storage_file::{StorageFile, StorageState},
 };
 use tokio::sync::mpsc;
@@ -74,6 +75,8 @@ pub(crate) struct Storage {
     pub(crate) cache: Arc<BlockCache>,
     /// Jobs on this storage; its deletion cancels them.
     jobs: parking_lot::Mutex<Vec<Weak<Progress>>>,
+    /// How its log was repaired, and what is missing since.
+    pub(crate) repairs: RwLock<Arc<RepairFile>>,
 }
 
 /// How writing to a storage keeps up.
@@ -115,6 +118,8 @@ pub struct StorageStatus {
     pub stored_bytes: u64,
     /// Events that producers lost, where packets give a number.
     pub lost: u64,
+    /// Packets that are missing since the storage was repaired, at most.
+    pub missing_packets: u64,
     /// Bytes made durable per second over the last 30 s.
     pub bytes_per_second: u64,
     /// Packets made durable per second over the last 30 s.
@@ -136,6 +141,7 @@ impl Storage {
     ) -> Self {
         Self {
             id: file.id,
+            repairs: RwLock::new(Arc::new(RepairFile::new(file.id))),
             folder,
             file: RwLock::new(file),
             tree: RwLock::new(tree),
@@ -508,6 +514,7 @@ impl Storage {
             written_bytes: file.totals.raw_bytes,
             stored_bytes: file.totals.stored_bytes,
             lost: file.totals.lost,
+            missing_packets: self.repairs().missing_packets(),
             bytes_per_second: window.bytes / 30,
             packets_per_second: window.finished as f64 / 30.0,
             arranged_bytes: arranging.bytes_done.load(Ordering::Relaxed),

@@ -19,7 +19,7 @@ use storage_format::{
 };
 
 use crate::{
-    Progress, StorageError,
+    MissingPackets, Progress, StorageError,
     checksums::{read_checksums, sum_file},
     codec,
     io_thread::Tail,
@@ -43,6 +43,10 @@ pub struct VerifyReport {
     pub is_cancelled: bool,
     /// All damage that was found; empty when the storage is intact.
     pub damage: Vec<Damage>,
+    /// Packets that are missing since the storage was repaired, at most.
+    pub missing_packets: u64,
+    /// What is missing.
+    pub missing: Vec<MissingPackets>,
 }
 
 /// Bytes that are not as they were written.
@@ -64,12 +68,15 @@ struct Verification<'a> {
 
 /// Verifies a storage; blocks the thread. Packets that are not durable yet are ignored.
 pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyReport, StorageError> {
+    let repairs = storage.repairs();
     let report = VerifyReport {
         files: 0,
         packets: 0,
         bytes: 0,
         is_cancelled: false,
         damage: Vec::new(),
+        missing_packets: repairs.missing_packets(),
+        missing: repairs.missing().map(MissingPackets::from).collect(),
     };
     let mut verification = Verification {
         storage,

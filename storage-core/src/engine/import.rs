@@ -165,15 +165,17 @@ impl Transfer {
         let id = file.id;
         let catalog = Arc::clone(&self.catalog);
         let path = target.join(FileName::Storage(id).to_string());
-        self.blocking
-            .run(Cause::Import, move || {
-                catalog.remember(id, &path, &bytes);
-                Ok(())
-            })
-            .await?;
         let key = file.idempotency_key.as_deref().map(IdempotencyKey::of_text);
         let storage = Storage::new(target, file, None, Arc::clone(&self.block_cache));
         let storage = Arc::new(storage);
+        let repaired = Arc::clone(&storage);
+        self.blocking
+            .run(Cause::Import, move || {
+                catalog.remember(id, &path, &bytes);
+                repaired.load_repairs();
+                Ok(())
+            })
+            .await?;
         let info = storage.info();
         self.registry.insert(storage, key);
         Ok(info)

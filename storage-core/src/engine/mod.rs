@@ -39,6 +39,7 @@ mod query_cache;
 mod reading;
 mod recovering;
 mod registry;
+mod repairing;
 mod rings;
 mod start;
 mod storages;

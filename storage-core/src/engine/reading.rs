@@ -321,10 +321,7 @@ fn find_packet(storage: &Storage, number: u64) -> Result<PacketInfo, StorageErro
         |block| block.entries().find_number(number),
         |entry| entry.number == number,
     )?;
-    let found = found.ok_or(StorageError::PacketNotFound {
-        storage: storage.id,
-        number,
-    })?;
+    let found = found.ok_or_else(|| storage.without_packet(number))?;
     packet_info(storage, found)
 }
 

@@ -249,6 +249,7 @@ impl Recoveries {
         }
         // The writer finalizes, too.
         let is_written = accepts_packets(file.state) || file.state == StorageState::Finalizing;
+        storage.set_repairs(recovered.repairs);
         storage.recovered(file, recovered.tree);
         if is_written {
             self.writers.start_writer(storage, &self.services);

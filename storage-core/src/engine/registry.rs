@@ -89,6 +89,18 @@ impl Registry {
         }
     }
 
+    /// Replaces a storage by what it became; whether it was still there.
+    pub(super) fn replace(&self, before: &Arc<Storage>, storage: Arc<Storage>) -> bool {
+        let mut storages = self.storages.write();
+        match storages.get_mut(&before.id) {
+            Some(known) if Arc::ptr_eq(known, before) => {
+                *known = storage;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Removes a storage, so that no request finds it any more.
     pub(super) fn remove(&self, id: StorageId) -> Result<Arc<Storage>, StorageError> {
         let removed = self.storages.write().remove(&id);

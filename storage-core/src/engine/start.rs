@@ -192,6 +192,7 @@ impl Engine {
                 Storage::new(folder, file, tree, cache)
             }
         };
+        storage.load_repairs();
         let storage = Arc::new(storage);
         let (state, id) = (storage.state(), storage.id);
         if state == StorageState::Finalized && are_missing(&storage.folder, &storage.info()) {

@@ -22,8 +22,8 @@ use storage_format::{
     AgentId, DataFileId, LeafId, LeafType, StorageId, StreamId, StreamPosition,
     data_file::{self, LeafPath},
     index_part::{
-        DataFileEntry, Extent, Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, LogPosition,
-        NewLeaf, PacketEntry, TimeBases,
+        DataFileEntry, Extent, Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, LeafNumbers,
+        LogPosition, NewLeaf, PacketEntry, TimeBases,
     },
     storage_file::Totals,
 };
@@ -476,6 +476,39 @@ impl IndexTree {
             .flat_map(Leaf::segments);
         let last = segments.map(|segment| segment.numbers.last_position).max();
         last.map_or(StreamPosition::default(), StreamPosition::next)
+    }
+
+    /// Numbers of packets of a stream before and after a position at which it has none; not always
+    /// the nearest ones.
+    pub(crate) fn numbers_around(
+        &self,
+        agent: &AgentId,
+        stream: &StreamId,
+        position: StreamPosition,
+    ) -> (u64, u64) {
+        let leaves = self.by_stream.get(agent).and_then(|all| all.get(stream));
+        let leaves = leaves.into_iter().flatten();
+        let segments = leaves
+            .filter_map(|id| self.leaves.get(id))
+            .flat_map(Leaf::segments);
+        let (mut before, mut after) = (0, u64::MAX);
+        for LeafNumbers {
+            first,
+            last,
+            first_position,
+            last_position,
+        } in segments.map(|segment| segment.numbers)
+        {
+            if last_position < position {
+                before = before.max(last);
+            } else if first_position < position {
+                before = before.max(first);
+                after = after.min(last);
+            } else {
+                after = after.min(first);
+            }
+        }
+        (before, after)
     }
 
     /// The number after the last packet.

@@ -123,6 +123,7 @@ impl Writer {
         totals: Totals,
     ) -> Result<StorageFile, StorageError> {
         files.extend(self.write_agent_files().await?);
+        files.extend(self.write_repair_file().await?);
         crate::fault_point!(async "finalize.agents_written");
         files.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(
@@ -297,6 +298,32 @@ impl Writer {
             published.map_err(StorageError::io("write", &path))?;
         }
         Ok(files)
+    }
+
+    /// Writes the repair file of a storage that was repaired.
+    async fn write_repair_file(&mut self) -> Result<Option<FileEntry>, StorageError> {
+        let repairs = self.storage.repairs();
+        if repairs.repairs.is_empty() {
+            return Ok(None);
+        }
+        let Storage { folder, id, .. } = &*self.storage;
+        let name = FileName::Repairs(*id).to_string();
+        let path = folder.join(&name);
+        let bytes = repairs.encode().map_err(StorageError::damaged(&path))?;
+        let bytes = bytes::Bytes::from(bytes);
+        let entry = FileEntry {
+            name: name.clone(),
+            role: FileRole::Repairs,
+            length: bytes.len() as u64,
+            checksum: crc32c(&bytes),
+        };
+        let published = self
+            .services
+            .io_thread
+            .publish(folder.clone(), name, bytes)
+            .await;
+        published.map_err(StorageError::io("write", &path))?;
+        Ok(Some(entry))
     }
 
     /// Opens the storage again; whether its storage file says so durably.

@@ -186,6 +186,8 @@ impl Writer {
             recovered,
             poison: Arc::clone(&storage.poison),
         };
+        // Numbers that may be missing are never given again.
+        let next_number = storage.repairs().next_number().max(next_number);
         let writer = Self {
             storage: Arc::clone(storage),
             services: services.clone(),

@@ -278,10 +278,18 @@ impl Writer {
             )
         };
         let next = stream.next;
+        let repaired = self.missing_at(at, position);
         self.finding.push(Box::pin(async move {
             let found = tokio::task::spawn_blocking(find).await;
             let found = found.unwrap_or(Err(StorageError::Stopping));
             let found = found.and_then(|found| match found {
+                None if repaired.is_some_and(|repaired| repaired()) => {
+                    Err(StorageError::RepeatMissing {
+                        epoch: position.epoch,
+                        sequence: position.sequence,
+                        expected: next.sequence,
+                    })
+                }
                 None if position.epoch == next.epoch => Err(StorageError::PacketLeftOut {
                     epoch: position.epoch,
                     sequence: position.sequence,
@@ -303,6 +311,28 @@ impl Writer {
             let done: FoundRepeat = (group, slot, found);
             done
         }));
+    }
+
+    /// For a storage that was repaired: whether a packet that is not found may be missing.
+    fn missing_at(
+        &mut self,
+        at: usize,
+        position: StreamPosition,
+    ) -> Option<impl FnOnce() -> bool + Send + use<>> {
+        let storage = Arc::clone(&self.storage);
+        let repairs = storage.repairs();
+        if repairs.repairs.is_empty() {
+            return None;
+        }
+        let stream = self.streams.get(at);
+        let (agent, id) = (stream.agent.clone(), stream.spec.id.clone());
+        Some(move || {
+            let around = match &*storage.tree.read() {
+                Some(tree) => tree.numbers_around(&agent, &id, position),
+                None => (0, u64::MAX),
+            };
+            repairs.is_any_missing(around.0, around.1)
+        })
     }
 
     async fn serialize(

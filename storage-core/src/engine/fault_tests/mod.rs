@@ -11,6 +11,7 @@ mod merging;
 mod positions;
 mod power;
 mod recovering;
+mod repairing;
 mod simulation;
 mod start;
 
