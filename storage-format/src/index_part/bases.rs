@@ -105,3 +105,97 @@ impl TimeBasesBuilder {
         self.bases
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Codec, StreamPosition,
+        frame::Facts,
+        index_part::{ArrayBlock, PacketEntry},
+    };
+
+    fn table(count: u32) -> (TimeBasesBuilder, Vec<u8>) {
+        let mut builder = TimeBasesBuilder::default();
+        for number in 0..count {
+            let code = builder.code_of(Some(number));
+            let expected = u16::try_from(number + 1).unwrap_or(0);
+            assert_eq!(code, expected, "{number}");
+            assert_eq!(builder.code_of(Some(number)), expected, "{number} again");
+        }
+        assert_eq!(builder.code_of(None), 0);
+        let mut bytes = Vec::new();
+        builder.encode(&mut bytes);
+        (builder, bytes)
+    }
+
+    #[test]
+    fn a_table_has_as_many_numbers_as_entries_can_refer_to() {
+        for (count, bytes, kept) in [
+            (0, 0, 0),
+            (1, 8, 1),
+            (65_535, 262_144, 65_535),
+            (65_537, 262_144, 65_535_u16),
+        ] {
+            let (builder, table) = table(count);
+            assert_eq!(table.len(), bytes, "{count}");
+            assert!(u64_of(table.len()) <= TABLE_BYTES_MAX, "{count}");
+            let found = TimeBases::decode(&table, 100).unwrap();
+            assert_eq!(found, builder.finish(), "{count}");
+            assert_eq!(found.get(0), None);
+            let last = kept.checked_sub(1).map(u32::from);
+            assert_eq!(found.get(kept), last, "{count}");
+            assert_eq!(found.get(kept.wrapping_add(1)), None, "{count}");
+        }
+        assert_eq!(TABLE_BYTES_MAX, 262_144);
+    }
+
+    #[test]
+    fn a_table_of_another_length_is_refused() {
+        let sealed = |length: usize| {
+            let mut bytes = vec![7; length];
+            bytes.extend(crc32c(&bytes).to_le_bytes());
+            bytes
+        };
+        let too_long = sealed((COUNT_MAX + 1) * NUMBER_BYTES);
+        for (bytes, name) in [
+            (sealed(3), "length"),
+            (sealed(5), "length"),
+            (too_long, "length"),
+        ] {
+            let error = TimeBases::decode(&bytes, 100).unwrap_err();
+            let expected = FormatError::new(WHAT, 100, FormatErrorKind::Field { name });
+            assert_eq!(error, expected, "{} bytes", bytes.len());
+        }
+        assert!(TimeBases::decode(&sealed(COUNT_MAX * NUMBER_BYTES), 0).is_ok());
+        for length in 1..4 {
+            let error = TimeBases::decode(&sealed(0)[..length], 100).unwrap_err();
+            assert_eq!(error, FormatError::truncated(WHAT, 4, length));
+        }
+    }
+
+    #[test]
+    fn a_packet_without_room_for_its_time_basis_has_an_unknown_one() {
+        let (mut builder, _) = table(65_535);
+        let entry = |time_basis| PacketEntry {
+            number: 1,
+            offset: 2,
+            stored_size: 3,
+            raw_size: 3,
+            position: StreamPosition::new(4, 5),
+            facts: Facts {
+                events: Some(6),
+                time_basis,
+                ..Facts::default()
+            },
+            raw_checksum: 7,
+            codec: Codec::None,
+        };
+        for (time_basis, expected) in [(Some(9), Some(9)), (Some(70_000), None), (None, None)] {
+            let bytes = entry(time_basis).encode(&mut builder);
+            let block = ArrayBlock::new(&bytes, &builder.bases).unwrap();
+            assert_eq!(block.get(0), Ok(entry(expected)), "{time_basis:?}");
+            assert_eq!(bytes[69], entry(expected).facts.known_bits());
+        }
+    }
+}
