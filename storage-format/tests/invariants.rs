@@ -210,6 +210,31 @@ fn an_entry_without_bytes_is_never_written() {
 }
 
 #[test]
+fn entries_that_do_not_grow_are_never_written() {
+    let (first, next) = (entry(0), entry(1));
+    let wrong = [
+        PacketEntry {
+            number: first.number,
+            ..next
+        },
+        PacketEntry {
+            offset: first.offset,
+            ..next
+        },
+        PacketEntry {
+            position: first.position,
+            ..next
+        },
+    ];
+    for second in wrong {
+        let written = std::panic::catch_unwind(|| part([first, second]));
+        let message = *written.unwrap_err().downcast::<&str>().unwrap();
+        let expected = "a block is searched by number, offset and position, so all of them grow";
+        assert_eq!(message, expected, "{second:?}");
+    }
+}
+
+#[test]
 fn a_leaf_of_a_footer_is_in_order() {
     let part = part([entry(0), entry(1)]);
     let trailer = Trailer::decode(&part, u64_of(part.len()), storage()).unwrap();

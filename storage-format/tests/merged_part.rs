@@ -8,8 +8,8 @@ use storage_format::{
     data_file::LeafPath,
     frame::Facts,
     index_part::{
-        ArrayBlock, Extent, Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, LeafNumbers,
-        NewLeaf, PacketEntry, StoredBlock, TRAILER_BYTES, TimeBases, Trailer,
+        ArrayBlock, ENTRY_BYTES, Extent, Footer, IndexPartBuilder, IndexPartHeader, LeafEntry,
+        LeafNumbers, NewLeaf, PacketEntry, StoredBlock, TRAILER_BYTES, TimeBases, Trailer,
     },
     integer::usize_of_u64,
     storage_file::Totals,
@@ -249,6 +249,33 @@ fn entries_out_of_order_are_refused() {
     let mut builder = IndexPartBuilder::new(header(0, 2));
     let error = builder.add_joined(&[all[0], swapped]).unwrap_err();
     assert_eq!(error.kind, FormatErrorKind::Order { name: "packets" });
+}
+
+#[test]
+fn number_offset_and_position_grow_each_for_itself() {
+    let parts = parts();
+    let all = blocks(&parts, 1);
+    let last = all[0].entry.entries_in(all[0].bytes);
+    let last = &last[last.len() - ENTRY_BYTES..];
+    for (field, range) in [("number", 0..8), ("offset", 8..16), ("position", 24..40)] {
+        let mut bytes = all[1].bytes.to_vec();
+        bytes[range.clone()].copy_from_slice(&last[range]);
+        let repeated = StoredBlock {
+            bytes: &bytes,
+            ..all[1]
+        };
+        let mut builder = IndexPartBuilder::new(header(0, 2));
+        let error = builder.add_joined(&[all[0], repeated]).unwrap_err();
+        let expected = FormatErrorKind::Order { name: "packets" };
+        assert_eq!(error.kind, expected, "{field}");
+    }
+    let mut builder = IndexPartBuilder::new(header(0, 2));
+    let head = builder.waiting();
+    builder.add_joined(&all).unwrap();
+    let bytes: usize = all.iter().map(|block| block.bytes.len()).sum();
+    assert_eq!(builder.waiting(), head + bytes);
+    assert_eq!(builder.take().len(), head + bytes);
+    assert_eq!(builder.waiting(), 0);
 }
 
 #[test]

@@ -258,3 +258,57 @@ impl<'a> ArrayBlock<'a> {
         low
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u64) -> PacketEntry {
+        PacketEntry {
+            number,
+            offset: 600 + 100 * number,
+            stored_size: 31,
+            raw_size: 62,
+            position: StreamPosition::new(number / 4, number),
+            facts: Facts {
+                time_span: Some((5, 5)),
+                ..Facts::default()
+            },
+            raw_checksum: 1,
+            codec: Codec::None,
+        }
+    }
+
+    #[test]
+    fn packets_are_found_by_number_and_by_position() {
+        let bases = TimeBases::default();
+        for count in 0..6 {
+            let numbers = (0..count).map(|at| 3 + 2 * at);
+            let mut builder = TimeBasesBuilder::default();
+            let entries: Vec<_> = numbers.clone().map(entry).collect();
+            let bytes: Vec<_> = entries
+                .iter()
+                .flat_map(|it| it.encode(&mut builder))
+                .collect();
+            let block = ArrayBlock::new(&bytes, &bases).unwrap();
+            assert_eq!((block.len(), block.is_empty()), (entries.len(), count == 0));
+            for (at, expected) in entries.iter().enumerate() {
+                assert_eq!(block.get(at).as_ref(), Ok(expected));
+            }
+            for number in 0..16 {
+                let at = entries.iter().position(|it| it.number == number);
+                assert_eq!(block.find_number(number), at, "{number} of {count}");
+                let position = StreamPosition::new(number / 4, number);
+                assert_eq!(block.find_position(position), at, "{position} of {count}");
+                let first = entries.iter().filter(|it| it.number < number).count();
+                assert_eq!(
+                    block.first_at_or_after_number(number),
+                    first,
+                    "{number} of {count}"
+                );
+            }
+        }
+        let error = ArrayBlock::new(&[0; ENTRY_BYTES + 1], &bases).unwrap_err();
+        assert_eq!(error.kind, FormatErrorKind::Field { name: "length" });
+    }
+}
