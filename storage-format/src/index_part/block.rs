@@ -266,10 +266,10 @@ mod tests {
     fn entry(number: u64) -> PacketEntry {
         PacketEntry {
             number,
-            offset: 600 + 100 * number,
+            offset: number.saturating_mul(100),
             stored_size: 31,
             raw_size: 62,
-            position: StreamPosition::new(number / 4, number),
+            position: StreamPosition::new(number >> 2, number),
             facts: Facts {
                 time_span: Some((5, 5)),
                 ..Facts::default()
@@ -283,9 +283,9 @@ mod tests {
     fn packets_are_found_by_number_and_by_position() {
         let bases = TimeBases::default();
         for count in 0..6 {
-            let numbers = (0..count).map(|at| 3 + 2 * at);
+            let numbers = (3_u64..).step_by(2).take(count);
             let mut builder = TimeBasesBuilder::default();
-            let entries: Vec<_> = numbers.clone().map(entry).collect();
+            let entries: Vec<_> = numbers.map(entry).collect();
             let bytes: Vec<_> = entries
                 .iter()
                 .flat_map(|it| it.encode(&mut builder))
@@ -298,7 +298,7 @@ mod tests {
             for number in 0..16 {
                 let at = entries.iter().position(|it| it.number == number);
                 assert_eq!(block.find_number(number), at, "{number} of {count}");
-                let position = StreamPosition::new(number / 4, number);
+                let position = StreamPosition::new(number >> 2, number);
                 assert_eq!(block.find_position(position), at, "{position} of {count}");
                 let first = entries.iter().filter(|it| it.number < number).count();
                 assert_eq!(
