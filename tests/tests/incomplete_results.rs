@@ -287,3 +287,43 @@ fn a_storage_and_a_count_agree_on_the_number_of_events() {
         );
     }
 }
+
+#[test]
+fn a_damaged_packet_is_skipped_and_told_in_every_order() {
+    let (folder, server, mut api) = Server::fresh();
+    let path = folder.path().join("whole.pfw");
+    let line = |id: u64| {
+        let ts = 1_700_000_000_000_000 + id;
+        format!(r#"{{"id":{id},"name":"r","cat":"c","pid":1,"tid":2,"ts":{ts},"dur":5,"ph":"X"}}"#)
+    };
+    let lines: Vec<String> = (0..200).map(line).collect();
+    fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let storage = api.create_storage("damaged");
+    push(&server, &storage, &path, "4096");
+    let packets = api.done("GET", &format!("/storages/{storage}/descriptors"), None);
+    let packet = &packets["items"][1];
+    let (events, offset) = (
+        packet["events"].as_u64().unwrap(),
+        packet["offset"].as_u64(),
+    );
+    let file = server.data().join("storages").join(&storage);
+    let file = file.join(packet["file"].as_str().unwrap());
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[usize::try_from(offset.unwrap()).unwrap() + 9] ^= 0x40;
+    fs::write(&file, bytes).unwrap();
+    for order in [json!(null), json!("ts"), json!("ts desc"), json!("id desc")] {
+        let body = match &order {
+            Value::Null => json!({ "format": "csv" }),
+            order => json!({ "format": "csv", "order_by": order }),
+        };
+        let answer = query(&server, &storage, &body, true);
+        let what = format!("{order} {}", answer.brief());
+        assert_eq!(answer.status, 200, "{what}");
+        assert_eq!(answer.trailer("tracehold-skipped"), Some("1"), "{what}");
+        let rows = String::from_utf8_lossy(&answer.body).lines().count() as u64;
+        assert_eq!(rows, 1 + 200 - events, "{what}");
+        let body = json!({ "order_by": order, "strict": true });
+        let strict = query(&server, &storage, &body, true);
+        assert_eq!(strict.json()["code"], "result_incomplete", "{what}");
+    }
+}

@@ -4,13 +4,15 @@ use std::ops::{ControlFlow, Range};
 
 use storage_format::Codec;
 use storage_format::checksum::{crc32c, crc32c_append};
-use storage_format::frame::{FrameHeader, FrameLocation, HEADER_BYTES};
+use storage_format::frame::{ALIGNMENT, FrameHeader, FrameLocation, HEADER_BYTES};
 
 use super::Leaf;
 use crate::{Fetch, ReadError};
 
 /// Bytes of a run per fetch.
 const WINDOW_BYTES: u64 = 4 << 20;
+/// Damaged frames that are reported by one reader; the others are counted.
+const FAULTS_MAX: usize = 16;
 
 /// Decompresses packets into a buffer that is reused.
 #[derive(Default)]
@@ -64,6 +66,32 @@ pub(crate) struct Frames<'l> {
     pub(crate) fetched_bytes: u64,
     /// CRC32C of the runs read so far, continued from the value it was set to.
     pub(crate) checksum: u32,
+    /// The damage that was skipped; `None` where damage is an error.
+    damage: Option<Damage>,
+}
+
+/// Damaged frames.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// Number of damaged packets, and of damaged places between packets.
+    pub(crate) count: u64,
+    /// The first of them.
+    pub(crate) faults: Vec<String>,
+    /// Whether the frames before were damaged, too: one place is reported once.
+    is_searching: bool,
+}
+
+impl Damage {
+    fn add(&mut self, error: &ReadError) {
+        self.count += 1;
+        if self.faults.len() < FAULTS_MAX {
+            let cause = std::error::Error::source(error);
+            self.faults.push(match cause {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            });
+        }
+    }
 }
 
 impl<'l> Frames<'l> {
@@ -74,6 +102,44 @@ impl<'l> Frames<'l> {
             decompressor: Decompressor::default(),
             fetched_bytes: 0,
             checksum: 0,
+            damage: None,
+        }
+    }
+
+    /// Skips what is damaged instead of failing, and reads on at the next intact frame.
+    pub(crate) fn skipping_damage(mut self) -> Frames<'l> {
+        self.damage = Some(Damage::default());
+        self
+    }
+
+    /// The damage that was skipped.
+    pub(crate) fn into_damage(self) -> Damage {
+        self.damage.unwrap_or_default()
+    }
+
+    /// Notes that what comes next is not damaged with what was before. Returns whether that was.
+    fn is_intact_again(&mut self) -> bool {
+        let damage = self.damage.as_mut();
+        damage.is_some_and(|damage| std::mem::take(&mut damage.is_searching))
+    }
+
+    /// Reports that a range ends inside a frame, unless that frame is damaged and was reported.
+    fn cut_short(&mut self, offset: u64) -> Result<(), ReadError> {
+        if self.is_intact_again() {
+            Ok(())
+        } else {
+            self.skip(self.cut(offset))
+        }
+    }
+
+    /// Skips damage, or returns the error.
+    fn skip(&mut self, error: ReadError) -> Result<(), ReadError> {
+        match &mut self.damage {
+            Some(damage) => {
+                damage.add(&error);
+                Ok(())
+            }
+            None => Err(error),
         }
     }
 
@@ -85,12 +151,13 @@ impl<'l> Frames<'l> {
     ) -> Result<ControlFlow<()>, ReadError> {
         let parts = self.fetch(ranges)?;
         for (range, bytes) in ranges.iter().zip(&parts) {
+            let _ = self.is_intact_again();
             let (used, flow) = self.walk(bytes, range.start, each)?;
             if flow.is_break() {
                 return Ok(flow);
             }
             if used as u64 != range.end - range.start {
-                return Err(self.cut(range.start + used as u64));
+                self.cut_short(range.start + used as u64)?;
             }
         }
         Ok(ControlFlow::Continue(()))
@@ -103,6 +170,7 @@ impl<'l> Frames<'l> {
         each: &mut EachPacket<'_>,
     ) -> Result<ControlFlow<()>, ReadError> {
         let (mut at, mut window) = (run.start, WINDOW_BYTES);
+        let _ = self.is_intact_again();
         while at < run.end {
             let end = run.end.min(at.saturating_add(window));
             let bytes = self.fetch(std::slice::from_ref(&(at..end)))?.remove(0);
@@ -112,7 +180,10 @@ impl<'l> Frames<'l> {
                 return Ok(flow);
             }
             window = match used {
-                0 if end == run.end => return Err(self.cut(at)),
+                0 if end == run.end => {
+                    self.cut_short(at)?;
+                    break;
+                }
                 0 => self.header(&bytes, at)?.frame_bytes(),
                 _ => WINDOW_BYTES,
             };
@@ -139,27 +210,63 @@ impl<'l> Frames<'l> {
         let mut at = 0;
         while bytes.len() - at >= HEADER_BYTES {
             let offset = base + at as u64;
-            let header = self.header(&bytes[at..], offset)?;
+            let header = match self.header(&bytes[at..], offset) {
+                Ok(header) => header,
+                Err(error) => {
+                    at += self.after_damage(&bytes[at..], offset, error)?;
+                    continue;
+                }
+            };
+            let _ = self.is_intact_again();
             let payload = at + HEADER_BYTES;
             let Some(stored) = bytes.get(payload..payload + header.stored_size as usize) else {
                 break;
             };
-            let raw = self.decompressor.expand(&header, stored);
-            let raw = raw.map_err(|problem| ReadError::DamagedPacket {
-                place: self.data.place(),
-                offset: offset + HEADER_BYTES as u64,
-                problem,
-            })?;
             // The padding after the last payload of a file may be missing.
             let frame = usize::try_from(header.frame_bytes()).unwrap_or(usize::MAX);
-            let end = at.saturating_add(frame).min(bytes.len());
-            let flow = each(&header, offset, raw)?;
-            at = end;
+            at = at.saturating_add(frame).min(bytes.len());
+            let flow = match self.decompressor.expand(&header, stored) {
+                Ok(raw) => each(&header, offset, raw)?,
+                Err(problem) => {
+                    self.skip(ReadError::DamagedPacket {
+                        place: self.data.place(),
+                        offset: offset + HEADER_BYTES as u64,
+                        problem,
+                    })?;
+                    ControlFlow::Continue(())
+                }
+            };
             if flow.is_break() {
                 return Ok((at, flow));
             }
         }
         Ok((at, ControlFlow::Continue(())))
+    }
+
+    /// The bytes to skip where no intact header is: up to the next one, or up to where the rest is
+    /// too short for a header. Fails if damage is not skipped.
+    fn after_damage(
+        &mut self,
+        bytes: &[u8],
+        offset: u64,
+        error: ReadError,
+    ) -> Result<usize, ReadError> {
+        let was_searching = match &mut self.damage {
+            Some(damage) => std::mem::replace(&mut damage.is_searching, true),
+            None => false,
+        };
+        if !was_searching {
+            self.skip(error)?;
+        }
+        let mut at = ALIGNMENT;
+        while bytes.len().saturating_sub(at) >= HEADER_BYTES {
+            let rest = bytes.get(at..).unwrap_or_default();
+            if self.header(rest, offset + at as u64).is_ok() {
+                break;
+            }
+            at += ALIGNMENT;
+        }
+        Ok(at.min(bytes.len()))
     }
 
     fn header(&self, bytes: &[u8], offset: u64) -> Result<FrameHeader, ReadError> {

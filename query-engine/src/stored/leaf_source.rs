@@ -252,7 +252,7 @@ impl ChunkSource for LeafSource {
         let Some(mut events) = events else {
             return Ok(Counters::default());
         };
-        let mut frames = Frames::new(&self.leaf, &*self.data);
+        let mut frames = Frames::new(&self.leaf, &*self.data).skipping_damage();
         let place = |offset| format!("{}: packet at {offset}", self.data.place());
         let mut each_packet =
             |_: &_, offset, packet: &[u8]| Ok(events.packet(packet, &|| place(offset)));
@@ -271,6 +271,9 @@ impl ChunkSource for LeafSource {
         }
         let mut counters = events.counters;
         counters.fetched_bytes += frames.fetched_bytes;
+        let damage = frames.into_damage();
+        counters.decoded.broken += damage.count;
+        counters.faults.extend(damage.faults);
         Ok(counters)
     }
 }

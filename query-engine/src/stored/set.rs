@@ -320,7 +320,8 @@ const HEAD_BYTES: u64 = 256 << 10;
 /// The unit that the first packets of a stream declare.
 pub(super) fn declared_unit(stored: &StoredLeaf) -> Result<TimeUnit, ReadError> {
     let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
-    let mut frames = Frames::new(&stored.leaf, &*stored.data);
+    // The query reports damaged packets.
+    let mut frames = Frames::new(&stored.leaf, &*stored.data).skipping_damage();
     let mut read_bytes = 0;
     for run in &stored.leaf.runs {
         let flow = frames.read_run(run.clone(), &mut |_, _, packet| {
@@ -359,7 +360,8 @@ impl OpenLeaf {
         }
         let unit = self.context.unit;
         let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), unit);
-        let mut frames = Frames::new(&self.stored.leaf, &*self.stored.data);
+        // The query reports damaged packets.
+        let mut frames = Frames::new(&self.stored.leaf, &*self.stored.data).skipping_damage();
         let runs = self.stored.leaf.runs.iter();
         let runs = runs.map(|run| run.start.max(from)..run.end);
         for run in runs.filter(|run| run.start < run.end) {
