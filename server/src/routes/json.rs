@@ -12,6 +12,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::strict_json::StrictMembers;
 use crate::app_state::AppState;
 use crate::ingest::IngestError;
 use crate::media_type::is_json;
@@ -60,7 +61,8 @@ pub(super) async fn read_json<T: DeserializeOwned>(
     })
 }
 
-/// What is written as an object: a derived struct also accepts the list of its members.
+/// What is written as an object, with objects for all structs in it: a derived struct also accepts
+/// the list of its members.
 struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -79,6 +81,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectVisitor<T> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Object<T>, A::Error> {
+        let members = StrictMembers(members);
         T::deserialize(MapAccessDeserializer::new(members)).map(Object)
     }
 }

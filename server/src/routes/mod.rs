@@ -24,6 +24,7 @@ mod query;
 mod recordings;
 mod refusals;
 mod storages;
+mod strict_json;
 mod verify;
 
 use std::sync::Arc;
