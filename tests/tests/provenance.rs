@@ -412,3 +412,60 @@ fn every_storage_of_a_recorded_packet_gets_its_provenance() {
         check(&mut api, storage, &path, &content, false, true);
     }
 }
+
+#[test]
+fn a_ctf_folder_is_followed_packet_by_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("server"), &Settings::default());
+    let mut api = server.api();
+    let (trace, state) = (folder.path().join("trace"), folder.path().join("state"));
+    fs::create_dir(&trace).unwrap();
+    let origin = data("lttng/uid/0/64-bit");
+    fs::copy(origin.join("metadata"), trace.join("metadata")).unwrap();
+    let content = fs::read(origin.join("chan_1")).unwrap();
+    let path = trace.join("chan_1");
+    fs::write(&path, []).unwrap();
+    let storage = api.create_storage("followed");
+    let append = |part: &[u8]| {
+        let file = fs::File::options().append(true).open(&path);
+        file.and_then(|mut file| file.write_all(part)).unwrap();
+    };
+    // Parts that end inside packets, and a client that is killed in between.
+    let ends = [100, content.len() / 3, content.len() - 1, content.len()];
+    let mut written = 0;
+    for (round, end) in ends.into_iter().enumerate() {
+        let mut following = follow(&server, &storage, &trace, &state);
+        append(&content[written..end]);
+        written = end;
+        if end == content.len() {
+            wait_for(&mut api, &storage, content.len());
+        } else {
+            std::thread::sleep(Duration::from_millis(700));
+        }
+        signal(&following, if round == 1 { "-KILL" } else { "-INT" });
+        following.wait().unwrap();
+    }
+    let stored = packets(&mut api, &storage);
+    assert!(
+        stored.iter().all(|packet| packet["events"].is_u64()),
+        "{stored:?}"
+    );
+    let mut joined = Vec::new();
+    for packet in &stored {
+        joined.extend(api.packet(&storage, packet["number"].as_u64().unwrap()));
+    }
+    assert!(joined == content, "{} packets", stored.len());
+    // Complete packets only, as the producer made them.
+    let whole = api.create_storage("whole");
+    let words = ["push", "--server", &server.url(), "--storage", &whole];
+    let words = [&words[..], &["--agent", "other", trace.to_str().unwrap()]].concat();
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    assert!(run_tracehold(&words).status.success());
+    let sizes = |packets: &[Value]| -> Vec<usize> {
+        packets
+            .iter()
+            .map(|packet| number(&packet["raw_size"]))
+            .collect()
+    };
+    assert_eq!(sizes(&stored), sizes(&packets(&mut api, &whole)));
+}

@@ -19,6 +19,7 @@ const INDEX_BYTES_MAX: u64 = 288 << 20;
 pub struct CtfCutter {
     path: PathBuf,
     file: File,
+    /// Its length when it was last looked at.
     length: u64,
     packets: Packets,
     position: u64,
@@ -68,9 +69,52 @@ impl CtfCutter {
         })
     }
 
+    /// Opens a data stream file that grows, to cut it from `offset`, which must be the end of a
+    /// packet. The packets themselves give their lengths: an index is written later than they are.
+    pub fn follow(path: &Path, offset: u64) -> Result<Self, ClientError> {
+        let failed = |error| ClientError::file(path, error);
+        let file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        let (packets, unknown) = procedure(path.parent().unwrap_or(Path::new("")))?;
+        if let Some(what) = unknown {
+            let what = format!("{} cannot be followed: {what}", path.display());
+            return Err(ClientError::input(what));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            length,
+            packets,
+            position: offset,
+            remark: None,
+        })
+    }
+
+    /// The length of the packet at the position of a growing file, if all of it was written.
+    fn next_written(&mut self) -> Result<Option<u64>, ClientError> {
+        let failed = |error| ClientError::file(&self.path, error);
+        self.length = self.file.metadata().map_err(failed)?.len();
+        let rest = self.length.saturating_sub(self.position);
+        let Packets::SelfDescribed(procedure) = &self.packets else {
+            return Ok(None);
+        };
+        if rest == 0 {
+            return Ok(None);
+        }
+        match declared_length(procedure, &self.file, self.position, rest).map_err(failed)? {
+            Ok(Some(length)) => Ok(Some(length)),
+            Ok(None) => Err(ClientError::input(format!(
+                "{} cannot be followed: its packets do not declare their length",
+                self.path.display()
+            ))),
+            // It is being written. What is damaged is sent when the file is replaced.
+            Err(_) => Ok(None),
+        }
+    }
+
     /// The length of the packet at the position; `None` at the end of the file.
     fn next_length(&mut self) -> Result<Option<u64>, ClientError> {
-        let rest = self.length - self.position;
+        let rest = self.length.saturating_sub(self.position);
         if rest == 0 {
             return Ok(None);
         }
@@ -144,8 +188,12 @@ fn read_optional(path: &Path, max: u64) -> Result<Option<Vec<u8>>, ClientError> 
 }
 
 impl Cutter for CtfCutter {
-    fn next(&mut self, _: End) -> Result<Option<Cut>, ClientError> {
-        let Some(length) = self.next_length()? else {
+    fn next(&mut self, end: End) -> Result<Option<Cut>, ClientError> {
+        let length = match end {
+            End::Final => self.next_length()?,
+            End::Growing | End::Pause => self.next_written()?,
+        };
+        let Some(length) = length else {
             return Ok(None);
         };
         let place = || format!("{} at offset {}", self.path.display(), self.position);

@@ -107,7 +107,7 @@ impl Feed {
         point: CutPoint,
         follow: &Follow,
     ) -> Result<FeedEnd, ClientError> {
-        let cutter_at = |offset| self.source.cutter(offset, self.packet_bytes);
+        let cutter_at = |offset| self.source.following_cutter(offset, self.packet_bytes);
         reporter.recover(cutter_at);
         let ended = |reporter, is_replaced| FeedEnd::Followed {
             reporter: Box::new(reporter),

@@ -7,6 +7,7 @@
 mod epoch;
 mod feed;
 mod journal;
+mod metadata;
 mod naming;
 mod options;
 mod plan;
@@ -40,6 +41,13 @@ pub async fn push(
     watch: &Watch,
 ) -> Result<Vec<StreamReport>, ClientError> {
     announce(client, &plan, watch).await?;
+    let renewing = options.follow.as_ref().map(|follow| {
+        tokio::spawn(metadata::renew(
+            client.clone(),
+            plan.agents.clone(),
+            follow.poll_every,
+        ))
+    });
     let budget = Arc::new(Semaphore::new(options.in_flight_bytes_max as usize));
     let mut waiting = plan.sources.into_iter().map(Arc::new);
     let mut running = JoinSet::new();
@@ -66,6 +74,9 @@ pub async fn push(
             Some(Ok(Err(error))) => failure = failure.or(Some(error)),
             Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
         }
+    }
+    if let Some(renewing) = renewing {
+        renewing.abort();
     }
     match failure {
         Some(error) => Err(error),

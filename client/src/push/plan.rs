@@ -96,13 +96,25 @@ impl CutMethod {
 
     /// Whether a growing file can be followed: cutting can start at any packet boundary.
     pub fn can_follow(self) -> bool {
-        matches!(self, Self::Raw | Self::Lines | Self::Rocksdb)
+        matches!(self, Self::Raw | Self::Lines | Self::Rocksdb | Self::Ctf)
     }
 }
 
 impl SourceFile {
+    /// A cutter of the file while it grows.
+    pub fn following_cutter(
+        &self,
+        offset: u64,
+        packet_bytes: usize,
+    ) -> Result<Box<dyn Cutter>, ClientError> {
+        match self.method {
+            CutMethod::Ctf => Ok(Box::new(CtfCutter::follow(&self.path, offset)?)),
+            _ => self.cutter(offset, packet_bytes),
+        }
+    }
+
     /// A cutter of the file, starting at `offset` if the method [can
-    /// follow](CutMethod::can_follow).
+    /// follow](CutMethod::can_follow) and is not of a CTF trace.
     pub fn cutter(&self, offset: u64, packet_bytes: usize) -> Result<Box<dyn Cutter>, ClientError> {
         let path = &self.path;
         Ok(match self.method {

@@ -51,7 +51,8 @@ impl StreamPush {
         if self.options.follow.is_some() && !self.source.method.can_follow() {
             let what = format!("{} cannot be followed", self.source.path.display());
             return Err(ClientError::input(format!(
-                "{what}; only text, RocksDB traces and raw files can be cut while they grow"
+                "{what}; only text, CTF traces, RocksDB traces and raw files can be cut while they \
+                 grow"
             )));
         }
         loop {
