@@ -1,9 +1,11 @@
 //! The recorder: starts, lists and stops recordings.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use storage_core::{Engine, Selection, StorageError};
+use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -139,6 +141,12 @@ impl Recorder {
             begun?;
         }
         Ok(recording.info())
+    }
+
+    /// The storages of the standing recording, which deletes them by its own bounds.
+    pub async fn standing_storages(&self) -> HashSet<StorageId> {
+        let storages = self.inner.standing.storages.lock().await;
+        storages.iter().copied().collect()
     }
 
     /// All recordings, oldest first.

@@ -20,6 +20,7 @@ use crate::file_limit;
 use crate::gate::Gate;
 use crate::io_trace::EarlyTrace;
 use crate::metrics::Metrics;
+use crate::retention;
 use crate::routes::{openapi_json, resume_finalizations, router};
 use crate::tls::{Tls, TlsError};
 
@@ -131,6 +132,7 @@ async fn serve_until_stopped(
              delete everything"
         );
     }
+    let retention = tokio::spawn(retention::enforce(Arc::clone(&app)));
     resume_finalizations(&app);
     let certificates = tls.clone().map(|tls| tokio::spawn(tls.keep_current()));
     ready(address);
@@ -145,7 +147,7 @@ async fn serve_until_stopped(
     recorder.shutdown().await;
     app.io_trace.shutdown().await;
     // The task ends by itself in this stage; a panic in it has already been logged.
-    let _ = indexing.await;
+    let _ = (indexing.await, retention.await);
     engine.shutdown().await?;
     signals.abort();
     tracing::info!("the server has shut down");

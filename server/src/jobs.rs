@@ -100,6 +100,7 @@ pub(crate) struct JobDocument {
 
 struct Job {
     document: JobDocument,
+    storage: Option<StorageId>,
     progress: Arc<Progress>,
     cancel: watch::Sender<bool>,
 }
@@ -187,6 +188,7 @@ impl Jobs {
         };
         let job = Job {
             document,
+            storage,
             progress: Arc::clone(&progress),
             cancel,
         };
@@ -212,6 +214,13 @@ impl Jobs {
         let running = inner.running.values().map(Job::document);
         let ended = inner.ended.iter().map(|(_, document)| document.clone());
         running.chain(ended).collect()
+    }
+
+    /// The storages of running jobs.
+    pub(crate) fn storages(&self) -> Vec<StorageId> {
+        let inner = self.inner.lock();
+        let running = inner.running.values();
+        running.filter_map(|job| job.storage).collect()
     }
 
     /// One job.

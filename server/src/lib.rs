@@ -45,6 +45,7 @@ mod range;
 mod receipts;
 mod request_body;
 mod request_id;
+mod retention;
 mod routes;
 mod stored_leaves;
 mod tls;

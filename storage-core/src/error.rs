@@ -84,6 +84,12 @@ pub enum StorageError {
         /// The requested name, shortened.
         name: String,
     },
+    /// A legal hold protects the storage.
+    #[error("storage {storage} has the label `legal_hold` and cannot be deleted")]
+    Held {
+        /// The storage.
+        storage: StorageId,
+    },
     /// The state of the storage does not allow the action.
     #[error("storage {storage} is {state}, but {action} needs {needed}")]
     WrongState {
@@ -394,6 +400,7 @@ impl StorageError {
                 ..
             } => "storage_not_open",
             Self::WrongState { .. } => "storage_state_conflict",
+            Self::Held { .. } => "storage_held",
             Self::StreamKindConflict { .. } => "stream_kind_conflict",
             Self::AgentMetadataConflict(_) => "agent_metadata_conflict",
             Self::SequenceGap { .. } => "sequence_gap",

@@ -29,6 +29,7 @@ use crate::{
     droppable::{Droppable, DroppedPackets, LaneSignal},
     io::rename,
     io_thread::{IoThread, Tail},
+    labels::is_held,
     leaf_bytes::{LeafMap, LeafReader},
     poison::Poison,
     read::read_whole,
@@ -371,6 +372,17 @@ impl Storage {
 
     pub(crate) fn path(&self, name: &FileName) -> PathBuf {
         self.folder.join(name.to_string())
+    }
+
+    /// Marks the storage as deleted, unless it is held. No label changes meanwhile, so that a hold
+    /// is either seen here or refused.
+    pub(crate) async fn mark_deleted(&self) -> Result<(), StorageError> {
+        let _changing = self.changing.lock().await;
+        if is_held(&self.file.read()) {
+            return Err(StorageError::Held { storage: self.id });
+        }
+        self.is_deleted.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Changes the storage file: on disk first, then in memory.

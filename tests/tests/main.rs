@@ -44,6 +44,7 @@ mod recording;
 mod recovering;
 mod restart;
 mod result_forms;
+mod retention;
 mod server_traps;
 mod shutdown;
 mod slow_senders;

@@ -17,7 +17,7 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 58] = [
+const LIMITS: [(&str, &str, i64, i64); 61] = [
     ("http", "connections_max", 1, 1_000_000),
     ("http", "connections_per_peer_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
@@ -81,6 +81,9 @@ const LIMITS: [(&str, &str, i64, i64); 58] = [
     ("storage", "disk_stop_free_bytes", 0, PIB),
     ("storage", "disk_stop_free_percent", 0, 100),
     ("storage", "disk_resume_free_percent", 0, 100),
+    ("retention", "age_seconds_max", 0, 100 * YEAR_SECONDS),
+    ("retention", "bytes_max", 0, PIB),
+    ("retention", "check_seconds", 1, DAY_SECONDS),
     ("io_trace", "bytes_max", 1, PIB),
     ("io_trace", "ring_bytes_max", 1, PIB),
     ("io_trace", "thread_records_max", 1, MIB),

@@ -10,6 +10,7 @@ mod limits;
 mod log_filter;
 mod names;
 mod query;
+mod retention;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ mod tls;
 pub use layers::{ConfigError, ConfigErrors, Overrides};
 pub(crate) use names::items;
 pub(crate) use query::QueryConfig;
+pub(crate) use retention::RetentionConfig;
 #[cfg(test)]
 pub(crate) use settings::Io;
 pub(crate) use settings::{

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::invalid::InvalidSetting;
 use super::log_filter::is_log_filter;
 use super::query::QueryConfig;
+use super::retention::RetentionConfig;
 use super::tls::TlsConfig;
 
 /// All settings.
@@ -29,6 +30,8 @@ pub struct Config {
     pub query: QueryConfig,
     /// Location and layout of storages on disk.
     pub storage: StorageConfig,
+    /// Deletion of old storages.
+    pub retention: RetentionConfig,
     /// Tracing of the server's I/O.
     pub io_trace: IoTraceConfig,
     /// Threads.

@@ -135,6 +135,10 @@ const CATALOG: &[Entry] = catalog! {
     409 "storage_failed" "the storage is read-only",
         "it failed while it was written, or its files are damaged; detail has the reason",
         "read what was acknowledged, and create another storage for new packets";
+    409 "storage_held" "the storage is held",
+        "its label legal_hold protects it from every deletion",
+        "if the hold has ended, remove the label: \
+         DELETE /api/v1/storages/{id}/labels/legal_hold";
     409 "storage_not_open" "the storage is not open",
         "a new storage is CREATED and accepts packets after it is opened",
         "open it with POST /api/v1/storages/{id}/open";

@@ -9,6 +9,7 @@ mod jobs;
 mod maker;
 mod queries;
 mod recorder;
+mod retention;
 mod route_group;
 mod server;
 mod spans;

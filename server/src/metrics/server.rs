@@ -12,6 +12,7 @@ use super::connections::ConnectionMetrics;
 use super::jobs::JobMetrics;
 use super::maker::{InProgress, Maker};
 use super::queries::QueryMetrics;
+use super::retention::RetentionMetrics;
 use super::route_group::RouteGroup;
 use super::spans::SpanMetrics;
 
@@ -85,6 +86,8 @@ pub(crate) struct Metrics {
     pub(crate) jobs: JobMetrics,
     /// Queries and chunk indexes.
     pub(crate) queries: QueryMetrics,
+    /// Retention.
+    pub(crate) retention: RetentionMetrics,
 }
 
 impl Default for Metrics {
@@ -162,6 +165,7 @@ impl Default for Metrics {
             spans: SpanMetrics::new(&maker),
             jobs: JobMetrics::new(&maker),
             queries: QueryMetrics::new(&maker),
+            retention: RetentionMetrics::new(&maker),
             registry: maker.0,
         }
     }

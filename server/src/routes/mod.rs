@@ -23,6 +23,7 @@ mod provenance;
 mod query;
 mod recordings;
 mod refusals;
+mod retention;
 mod storages;
 mod strict_json;
 mod verify;
@@ -139,6 +140,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(recordings::show, recordings::stop))
         .routes(routes!(recordings::copy_buffer))
         .routes(routes!(recordings::buffer))
+        .routes(routes!(retention::show))
 }
 
 /// All routes and their OpenAPI document. A route cannot be added without its description.

@@ -59,6 +59,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("post", "/api/v1/storages/{id}/query"),
     ("get", "/api/v1/storages/{id}/status"),
     ("post", "/api/v1/storages/{id}/verify"),
+    ("get", "/api/v1/retention"),
     ("get", "/docs"),
     ("get", "/livez"),
     ("get", "/metrics"),

@@ -378,10 +378,10 @@ impl Storages {
     /// Deletes a storage, even while it is written.
     ///
     /// # Errors
-    /// When there is no such storage, or its folder cannot be renamed.
+    /// When there is no such storage, it is held, or its folder cannot be renamed.
     pub async fn delete(&self, id: StorageId) -> Result<(), StorageError> {
+        self.registry.known(id)?.mark_deleted().await?;
         let storage = self.registry.remove(id)?;
-        storage.is_deleted.store(true, Ordering::SeqCst);
         crate::fault_point!(async "delete.begun");
         storage.cancel_jobs();
         // A recovery ends before, or finds the storage deleted.

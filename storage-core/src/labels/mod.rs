@@ -16,6 +16,7 @@ use storage_format::{
     label_file::{LabelFile, LabelType, VALUE_SEPARATOR, ValueType},
     limits::{LABEL_TYPE_COUNT_MAX, LABEL_VALUE_COUNT_MAX},
     paths::LABEL_FILE,
+    storage_file::StorageFile,
 };
 
 pub use value::{Comparison, LabelFilter, LabelValue};
@@ -29,12 +30,16 @@ pub(crate) const DATA_TIME_FRAME: &str = "data_time_frame";
 /// Readers who gave their name.
 pub(crate) const EXPLORED_BY: &str = "explored_by";
 
+/// Protects a storage from every deletion.
+pub(crate) const LEGAL_HOLD: &str = "legal_hold";
+
 /// Predefined types: name, type of the values, whether a storage may have several.
-const PREDEFINED: [(&str, ValueType, bool); 7] = [
+const PREDEFINED: [(&str, ValueType, bool); 8] = [
     ("assignee", ValueType::String, false),
     (CREATION_DATE, ValueType::Date, false),
     (DATA_TIME_FRAME, ValueType::TimeFrame, false),
     (EXPLORED_BY, ValueType::String, true),
+    (LEGAL_HOLD, ValueType::String, false),
     ("rating", ValueType::Number, false),
     ("status", ValueType::String, false),
     ("use_case", ValueType::String, true),
@@ -43,6 +48,12 @@ const PREDEFINED: [(&str, ValueType, bool); 7] = [
 /// Whether the server derives the value, so that users cannot change it.
 pub(crate) fn is_read_only(name: &str) -> bool {
     matches!(name, CREATION_DATE | DATA_TIME_FRAME)
+}
+
+/// Whether a label protects the storage from every deletion.
+#[must_use]
+pub fn is_held(storage: &StorageFile) -> bool {
+    storage.labels.contains_key(LEGAL_HOLD)
 }
 
 /// Whether the type is predefined.

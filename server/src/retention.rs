@@ -1,0 +1,315 @@
+//! Retention: finalized storages that are too old, or too large together, are deleted.
+//!
+//! What is deleted is decided by a pure function, so that a request can show it before it happens.
+//! Storages with a legal hold stay, and so do those of the standing recording, which has bounds of
+//! its own, and those that a job reads.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use storage_core::{LabelFilter, StorageError, StorageFilter, StorageInfo, is_held};
+use storage_format::StorageId;
+use storage_format::storage_file::StorageState;
+
+use crate::app_state::AppState;
+use crate::clock;
+use crate::config::RetentionConfig;
+
+const NS: i64 = 1_000_000_000;
+/// The wall clock is corrected by less than this; more is a jump.
+const JUMP: Duration = Duration::from_secs(3600);
+/// After a jump, ages are not trusted for this long.
+const DISTRUST: Duration = Duration::from_secs(86_400);
+
+/// The bounds of finalized storages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// Time after finalization; `None` is any.
+    pub(crate) age_seconds_max: Option<u64>,
+    /// Stored bytes of all storages that the policy may delete; `None` is any number.
+    pub(crate) bytes_max: Option<u64>,
+    /// Only storages with this label.
+    pub(crate) label: Option<String>,
+}
+
+impl From<&RetentionConfig> for Policy {
+    fn from(config: &RetentionConfig) -> Self {
+        let bound = |value: u64| (value > 0).then_some(value);
+        Self {
+            age_seconds_max: bound(config.age_seconds_max),
+            bytes_max: bound(config.bytes_max),
+            label: Some(config.label.clone()).filter(|label| !label.is_empty()),
+        }
+    }
+}
+
+impl Policy {
+    /// Whether it deletes anything at all.
+    fn is_on(&self) -> bool {
+        self.age_seconds_max.is_some() || self.bytes_max.is_some()
+    }
+}
+
+/// Why a storage is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// It was finalized too long ago.
+    Age,
+    /// All storages together have too many bytes, and it is the oldest.
+    Bytes,
+}
+
+impl Reason {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Age => "age",
+            Self::Bytes => "bytes",
+        }
+    }
+}
+
+/// A storage that is deleted.
+#[derive(Debug, Clone)]
+pub(crate) struct Deletion {
+    pub(crate) storage: StorageInfo,
+    pub(crate) reason: Reason,
+}
+
+/// What a policy deletes now.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    /// Oldest first.
+    pub(crate) deletions: Vec<Deletion>,
+    /// Storages that it would consider, were it not for their legal hold.
+    pub(crate) held: u64,
+}
+
+/// Bytes of the files of a finalized storage.
+pub(crate) fn bytes_of(storage: &StorageInfo) -> u64 {
+    let files = storage.files.iter().map(|file| file.length);
+    files.fold(0, u64::saturating_add)
+}
+
+/// What `policy` deletes of the storages of this server now.
+pub(crate) async fn plan(app: &AppState, policy: &Policy) -> Plan {
+    let mut excepted: HashSet<StorageId> = app.recorder.standing_storages().await;
+    excepted.extend(app.jobs.storages());
+    let filter = StorageFilter {
+        state: Some(StorageState::Finalized),
+        labels: policy
+            .label
+            .iter()
+            .map(|text| LabelFilter::parse(text))
+            .collect(),
+        ..StorageFilter::default()
+    };
+    let storages = app.engine.storages().list(&filter);
+    decide(policy, storages, &excepted, clock::now_ns())
+}
+
+fn decide(
+    policy: &Policy,
+    storages: Vec<StorageInfo>,
+    excepted: &HashSet<StorageId>,
+    now: i64,
+) -> Plan {
+    let (held, mut left): (Vec<_>, Vec<_>) = storages
+        .into_iter()
+        .filter(|storage| !excepted.contains(&storage.id))
+        .partition(is_held);
+    left.sort_by_key(|storage| (storage.finalized, storage.id));
+    let age_max = policy.age_seconds_max.map(|seconds| {
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        seconds.saturating_mul(NS)
+    });
+    let mut bytes = left.iter().map(bytes_of).fold(0, u64::saturating_add);
+    let mut deletions = Vec::new();
+    for storage in left {
+        let age = now.saturating_sub(storage.finalized.unwrap_or(now));
+        let reason = if age_max.is_some_and(|max| age > max) {
+            Reason::Age
+        } else if policy.bytes_max.is_some_and(|max| bytes > max) {
+            Reason::Bytes
+        } else {
+            continue;
+        };
+        bytes = bytes.saturating_sub(bytes_of(&storage));
+        deletions.push(Deletion { storage, reason });
+    }
+    Plan {
+        deletions,
+        held: held.len() as u64,
+    }
+}
+
+/// Deletes what the policy of the settings deletes, again and again, until the server stops.
+pub(crate) async fn enforce(app: Arc<AppState>) {
+    let config = &app.config.retention;
+    let policy = Policy::from(config);
+    if !policy.is_on() {
+        return;
+    }
+    let mut watch = ClockWatch::new(clock::now_ns(), Instant::now());
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(config.check_seconds)) => {}
+            () = app.draining() => return,
+        }
+        let is_trusted = watch.is_trusted(clock::now_ns(), Instant::now());
+        let policy = Policy {
+            age_seconds_max: policy.age_seconds_max.filter(|_| is_trusted),
+            ..policy.clone()
+        };
+        for deletion in plan(&app, &policy).await.deletions {
+            delete(&app, deletion).await;
+        }
+    }
+}
+
+async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) {
+    let (id, bytes) = (storage.id, bytes_of(&storage));
+    match app.engine.storages().delete(id).await {
+        Ok(()) => {
+            app.open_files.close(id);
+            app.unreadable.forget(id);
+            app.metrics.retention.deleted(bytes);
+            tracing::info!(
+                storage = %id, name = storage.name, reason = reason.name(), bytes,
+                "retention has deleted a storage"
+            );
+        }
+        // Somebody was faster.
+        Err(StorageError::Held { .. } | StorageError::StorageNotFound(_)) => {}
+        Err(error) => {
+            app.metrics.retention.failed();
+            tracing::warn!(%error, storage = %id, "retention cannot delete a storage");
+        }
+    }
+}
+
+/// Notices jumps of the wall clock: a clock that is set to a later year makes everything look old.
+struct ClockWatch {
+    wall: i64,
+    monotonic: Instant,
+    jumped: Option<Instant>,
+}
+
+impl ClockWatch {
+    fn new(wall: i64, monotonic: Instant) -> Self {
+        Self {
+            wall,
+            monotonic,
+            jumped: None,
+        }
+    }
+
+    /// Whether the wall clock has not jumped for long.
+    fn is_trusted(&mut self, wall: i64, monotonic: Instant) -> bool {
+        let passed = monotonic.saturating_duration_since(self.monotonic);
+        let passed = i64::try_from(passed.as_nanos()).unwrap_or(i64::MAX);
+        let off = wall.saturating_sub(self.wall).abs_diff(passed);
+        (self.wall, self.monotonic) = (wall, monotonic);
+        if u128::from(off) > JUMP.as_nanos() {
+            self.jumped = Some(monotonic);
+            tracing::warn!(
+                seconds = off / 1_000_000_000,
+                "the wall clock has jumped; retention does not trust ages for a day"
+            );
+        }
+        self.jumped
+            .is_none_or(|jumped| monotonic.saturating_duration_since(jumped) >= DISTRUST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use storage_format::paths::FileRole;
+    use storage_format::storage_file::{FileEntry, Totals};
+
+    use super::*;
+
+    fn storage(number: u8, age_seconds: i64, bytes: u64, labels: &[&str]) -> StorageInfo {
+        let labels = labels
+            .iter()
+            .map(|name| ((*name).to_owned(), "x".to_owned()));
+        StorageInfo {
+            id: StorageId::from_bytes([number; 16]),
+            name: String::new(),
+            description: String::new(),
+            state: StorageState::Finalized,
+            labels: labels.collect(),
+            created: 0,
+            opened: None,
+            finalized: Some((1_000 - age_seconds) * NS),
+            server_version: String::new(),
+            idempotency_key: None,
+            failure: None,
+            totals: Totals::default(),
+            files: vec![FileEntry {
+                name: String::new(),
+                role: FileRole::Data,
+                length: bytes,
+                checksum: 0,
+            }],
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_deleted_until_the_bounds_hold() {
+        let storages = || {
+            vec![
+                storage(1, 10, 100, &[]),
+                storage(2, 30, 100, &["legal_hold"]),
+                storage(3, 20, 100, &[]),
+                storage(4, 40, 100, &[]),
+            ]
+        };
+        let excepted = HashSet::from([StorageId::from_bytes([4; 16])]);
+        for (age, bytes, expected) in [
+            (None, None, vec![]),
+            (Some(15), None, vec![(3, Reason::Age)]),
+            (None, Some(199), vec![(3, Reason::Bytes)]),
+            (None, Some(200), vec![]),
+            (
+                Some(15),
+                Some(99),
+                vec![(3, Reason::Age), (1, Reason::Bytes)],
+            ),
+        ] {
+            let policy = Policy {
+                age_seconds_max: age,
+                bytes_max: bytes,
+                label: None,
+            };
+            let plan = decide(&policy, storages(), &excepted, 1_000 * NS);
+            let found: Vec<_> = plan
+                .deletions
+                .iter()
+                .map(|deletion| (deletion.storage.id.as_bytes()[0], deletion.reason))
+                .collect();
+            assert_eq!(found, expected, "{policy:?}");
+            assert_eq!(plan.held, 1);
+        }
+    }
+
+    #[test]
+    fn ages_are_not_trusted_after_a_jump_of_the_clock() {
+        let start = Instant::now();
+        let after = |seconds: u64| start + Duration::from_secs(seconds);
+        let year = 31_536_000 * NS;
+        for (jump, is_trusted) in [
+            (0, true),
+            (60 * NS, true),
+            (80 * year, false),
+            (-year, false),
+        ] {
+            let mut watch = ClockWatch::new(0, start);
+            assert!(watch.is_trusted(60 * NS, after(60)));
+            assert_eq!(watch.is_trusted(120 * NS + jump, after(120)), is_trusted);
+            assert_eq!(watch.is_trusted(180 * NS + jump, after(180)), is_trusted);
+            let later = jump + 90_000 * NS;
+            assert!(watch.is_trusted(later, after(90_000)), "{jump}");
+        }
+    }
+}
