@@ -13,14 +13,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::app_state::AppState;
-use crate::chunk_indexes;
+use crate::background::Background;
 use crate::config::Config;
 use crate::connection::{Stage, serve};
 use crate::file_limit;
 use crate::gate::Gate;
 use crate::io_trace::EarlyTrace;
 use crate::metrics::Metrics;
-use crate::retention;
 use crate::routes::{openapi_json, resume_finalizations, router};
 use crate::tls::{Tls, TlsError};
 
@@ -120,10 +119,6 @@ async fn serve_until_stopped(
     let tracer = Arc::clone(engine.tracer());
     let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
     let jobs = Arc::clone(&app.jobs);
-    let indexing = tokio::spawn(chunk_indexes::maintain(
-        app.index_maker(),
-        stage_seen.clone(),
-    ));
     tracing::info!(%address, io = engine.io_name(), "accepting requests");
     if !address.ip().to_canonical().is_loopback() {
         tracing::warn!(
@@ -132,7 +127,7 @@ async fn serve_until_stopped(
              delete everything"
         );
     }
-    let retention = tokio::spawn(retention::enforce(Arc::clone(&app)));
+    let background = Background::start(&app, stage_seen.clone());
     resume_finalizations(&app);
     let certificates = tls.clone().map(|tls| tokio::spawn(tls.keep_current()));
     ready(address);
@@ -146,8 +141,7 @@ async fn serve_until_stopped(
     tracing::info!("all requests have finished; committing");
     recorder.shutdown().await;
     app.io_trace.shutdown().await;
-    // The task ends by itself in this stage; a panic in it has already been logged.
-    let _ = (indexing.await, retention.await);
+    background.end().await;
     engine.shutdown().await?;
     signals.abort();
     tracing::info!("the server has shut down");

@@ -1,6 +1,7 @@
 //! The state shared by all request handlers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use recording::Recorder;
@@ -8,6 +9,7 @@ use storage_core::Engine;
 use tokio::sync::watch;
 
 use crate::chunk_indexes::{ChunkIndexes, IndexMaker};
+use crate::clock;
 use crate::config::Config;
 use crate::connection::Stage;
 use crate::ingest::{Pusher, TraceRequests};
@@ -18,6 +20,7 @@ use crate::open_files::OpenFiles;
 use crate::provenance::Provenances;
 use crate::query::{Queries, UnreadableData};
 use crate::range::Buffers;
+use crate::watched_tasks::WatchedTasks;
 
 /// Shared by all requests; only the counters and the stage change.
 pub(crate) struct AppState {
@@ -35,6 +38,9 @@ pub(crate) struct AppState {
     pub(crate) indexes: Arc<ChunkIndexes>,
     pub(crate) unreadable: Arc<UnreadableData>,
     pub(crate) provenances: Provenances,
+    pub(crate) background: WatchedTasks,
+    /// When the process started, since 1970.
+    pub(crate) started: Duration,
     /// The OpenAPI document as JSON.
     pub(crate) openapi: Bytes,
     stage: watch::Receiver<Stage>,
@@ -77,6 +83,8 @@ impl AppState {
             indexes,
             unreadable,
             provenances: Provenances::default(),
+            background: WatchedTasks::default(),
+            started: clock::since_epoch(),
             openapi,
             engine,
             config,

@@ -21,6 +21,7 @@
 mod app;
 mod app_state;
 mod authority;
+mod background;
 mod changes;
 mod chunk_indexes;
 mod clock;
@@ -49,6 +50,7 @@ mod retention;
 mod routes;
 mod stored_leaves;
 mod tls;
+mod watched_tasks;
 
 pub use app::{AppError, run};
 pub use config::{Config, ConfigError, ConfigErrors, LogConfig, Overrides};

@@ -148,7 +148,7 @@ pub(crate) async fn enforce(app: Arc<AppState>) {
     let config = &app.config.retention;
     let policy = Policy::from(config);
     if !policy.is_on() {
-        return;
+        return app.draining().await;
     }
     let mut watch = ClockWatch::new(clock::now_ns(), Instant::now());
     loop {

@@ -145,6 +145,8 @@ counters! {
     refused_disk_low: Counter,
     /// Free bytes of the file system of the data folder at the last check.
     disk_free_bytes: Counter,
+    /// Bytes of this file system.
+    disk_total_bytes: Counter,
     /// 1 while ingest is stopped because the disk is low.
     disk_low: Counter,
     /// Storages that have failed, at the last call of `Engine::failures`.

@@ -88,8 +88,8 @@ pub use engine::{
     CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection,
     Created, DerivedFiles, Documents, Engine, Export, Failures, FileInfo, IdempotencyKey, Ingest,
     LabelTypeInfo, Labels, LeafInfo, LeafPackets, LeftRing, NewStorage, PacketInfo, Page,
-    PendingPush, QueryCache, Reading, Rings, ServedFile, StorageFilter, StorageInfo, StorageLabel,
-    StorageLeaves, StoragePatch, Storages, Transfer, check_archive,
+    PendingPush, QueryCache, Reading, Rings, ServedFile, StorageCounts, StorageFilter, StorageInfo,
+    StorageLabel, StorageLeaves, StoragePatch, Storages, Transfer, check_archive,
 };
 pub use error::{PacketSummary, StorageError};
 #[cfg(feature = "fault-points")]

@@ -70,6 +70,7 @@ impl Space {
         self.limit_bytes
             .store(if is_low { resume } else { stop }, Ordering::Relaxed);
         self.counters.disk_free_bytes.set(free);
+        self.counters.disk_total_bytes.set(total);
         self.counters.disk_low.set(u64::from(is_low));
         match (was_low, is_low) {
             (false, true) => tracing::warn!(

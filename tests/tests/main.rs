@@ -33,6 +33,7 @@ mod many_agents;
 mod memory_bombs;
 mod model;
 mod mounted;
+mod operation;
 mod packet_times;
 mod provenance;
 mod queries;

@@ -45,6 +45,7 @@ const METRICS: &[Metric] = metrics! {
     counter refused_busy_total = refused_busy, "Pushes refused for bytes in flight.";
     counter refused_disk_low_total = refused_disk_low, "Pushes refused because the disk was low.";
     gauge disk_free_bytes = disk_free_bytes, "Free bytes of the data folder's file system.";
+    gauge disk_total_bytes = disk_total_bytes, "Bytes of the data folder's file system.";
     gauge disk_low = disk_low, "1 while ingest is stopped because the disk is low.";
     gauge recovering_storages = recovering_storages, "Storages not recovered yet after the start.";
     gauge recovery_bytes = recovery_bytes, "Bytes of data files to scan after the start.";

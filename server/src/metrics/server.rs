@@ -12,6 +12,7 @@ use super::connections::ConnectionMetrics;
 use super::jobs::JobMetrics;
 use super::maker::{InProgress, Maker};
 use super::queries::QueryMetrics;
+use super::responses::ResponseMetrics;
 use super::retention::RetentionMetrics;
 use super::route_group::RouteGroup;
 use super::spans::SpanMetrics;
@@ -62,6 +63,7 @@ struct GroupMetrics {
 pub(crate) struct Metrics {
     registry: Registry,
     groups: Vec<GroupMetrics>,
+    responses: ResponseMetrics,
     in_flight: IntGauge,
     /// Connections.
     pub(crate) connections: ConnectionMetrics,
@@ -120,6 +122,7 @@ impl Default for Metrics {
         );
         Self {
             groups,
+            responses: ResponseMetrics::new(&maker),
             ranges: RangeOutcome::ALL
                 .iter()
                 .map(|(_, name)| ranges.with_label_values(&[name]))
@@ -177,6 +180,7 @@ impl Metrics {
     }
 
     pub(crate) fn request_ended(&self, group: RouteGroup, status: StatusCode, took: Duration) {
+        self.responses.sent(group, status);
         let Some(group) = self.groups.get(group.index()) else {
             return;
         };
@@ -233,6 +237,7 @@ mod tests {
         let text = String::from_utf8(metrics.render()).unwrap();
         for line in [
             "tracehold_http_requests_total{route=\"files\",status=\"2xx\"} 1",
+            "tracehold_http_responses_total{route=\"files\",status=\"200\"} 1",
             "tracehold_http_request_seconds_sum{route=\"files\"} 0.002",
             "tracehold_http_requests_in_flight 1",
             "tracehold_range_requests_total{outcome=\"multi\"} 1",

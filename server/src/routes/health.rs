@@ -29,10 +29,17 @@ pub(super) struct Health {
 /// Whether the server accepts requests, and what does not work.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Readiness {
-    /// `ready`, or `degraded` while a storage is FAILED.
+    /// `ready`, or `degraded` while a storage is FAILED or poisoned, or a task has ended.
     status: &'static str,
     /// Ingest is stopped because the disk is low; reads continue.
     disk_low: bool,
+    /// Free bytes of the data folder's file system, and all of its bytes.
+    disk_free_bytes: u64,
+    disk_total_bytes: u64,
+    /// Number of storages that a failed write or sync has made read-only since the start.
+    poisoned_storages: u64,
+    /// Tasks that should run and have ended: the log has the panic, and a restart starts them.
+    ended_tasks: Vec<&'static str>,
     /// Number of FAILED storages.
     failed_storages: u64,
     /// The first of them.
@@ -100,11 +107,19 @@ pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Read
     if let Some(recovery) = app.engine.recovery().or_else(of_rings) {
         return Err(recovering(&recovery));
     }
-    let is_degraded = failures.storage_count > 0;
+    let poisoned_storages = app.engine.storage_counts().poisoned;
+    let ended_tasks = app.background.ended();
+    let is_degraded =
+        failures.storage_count > 0 || poisoned_storages > 0 || !ended_tasks.is_empty();
+    let counters = app.engine.counters();
     let listed = failures.storages.into_iter();
     Ok(Json(Readiness {
         status: if is_degraded { "degraded" } else { "ready" },
         disk_low: is_disk_low(&app),
+        disk_free_bytes: counters.disk_free_bytes.get(),
+        disk_total_bytes: counters.disk_total_bytes.get(),
+        poisoned_storages,
+        ended_tasks,
         failed_storages: failures.storage_count,
         failures: listed
             .map(|(id, reason)| FailedStorage {
@@ -148,6 +163,8 @@ pub(super) async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     // Updates the gauges of what has failed, and of what is being recovered.
     let _ = (app.engine.failures(0), app.engine.recovery());
     crate::metrics::render_engine(app.engine.counters(), &mut text);
+    crate::metrics::render_storages(&app.engine.storage_counts(), &mut text);
+    crate::metrics::render_process(app.started.as_secs_f64(), &mut text);
     crate::metrics::render_recorder(&app.recorder, &mut text);
     crate::metrics::render_io_trace(&app.io_trace.status(), &mut text);
     (

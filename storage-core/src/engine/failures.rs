@@ -1,5 +1,7 @@
 //! What has failed, for health checks and metrics.
 
+use std::collections::BTreeMap;
+
 use storage_format::{StorageId, storage_file::StorageState};
 
 use super::Engine;
@@ -16,7 +18,52 @@ pub struct Failures {
     pub io_thread: Option<String>,
 }
 
+/// Numbers of storages.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StorageCounts {
+    /// By state, as the API names it; RECOVERING are those that are not recovered yet.
+    pub by_state: BTreeMap<&'static str, u64>,
+    /// Storages whose writing has failed since the start.
+    pub poisoned: u64,
+}
+
+/// All states, so that each has a number.
+const STATES: [&str; 7] = [
+    "CREATED",
+    "OPEN",
+    "RECORDING",
+    "FINALIZING",
+    "FINALIZED",
+    "FAILED",
+    "RECOVERING",
+];
+
 impl Engine {
+    /// How many storages are in which state.
+    #[must_use]
+    pub fn storage_counts(&self) -> StorageCounts {
+        let mut counts = StorageCounts {
+            by_state: STATES.map(|state| (state, 0)).into(),
+            poisoned: 0,
+        };
+        for storage in self.inner.storages.registry.all() {
+            let state = match storage.state() {
+                _ if !storage.readiness.is_ready() => "RECOVERING",
+                StorageState::Created => "CREATED",
+                StorageState::Open => "OPEN",
+                StorageState::Recording => "RECORDING",
+                StorageState::Finalizing => "FINALIZING",
+                StorageState::Finalized => "FINALIZED",
+                StorageState::Failed => "FAILED",
+            };
+            let count = counts.by_state.entry(state).or_default();
+            *count = count.saturating_add(1);
+            let is_poisoned = u64::from(storage.poison.is_set());
+            counts.poisoned = counts.poisoned.saturating_add(is_poisoned);
+        }
+        counts
+    }
+
     /// What has failed, with the reasons of at most `max` storages; updates the gauges of the
     /// counters.
     #[must_use]

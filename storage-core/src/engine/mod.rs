@@ -58,7 +58,7 @@ pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, Cop
 pub use derived::DerivedFiles;
 pub use documents::Documents;
 pub use export::Export;
-pub use failures::Failures;
+pub use failures::{Failures, StorageCounts};
 pub use file_info::FileInfo;
 pub use idempotency::IdempotencyKey;
 pub use import::check_archive;
