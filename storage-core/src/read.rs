@@ -5,7 +5,7 @@
 use std::{
     fs::File,
     io::{self, IoSliceMut},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::Path,
 };
 
@@ -33,6 +33,15 @@ impl ReadFile {
 
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Numbers that differ from those of a file that replaces this one: its inode, and the time of
+    /// its last change.
+    pub(crate) fn version(&self) -> io::Result<[u64; 2]> {
+        let metadata = self.file.metadata()?;
+        let changed = metadata.ctime().wrapping_mul(1_000_000_000);
+        let changed = changed.wrapping_add(metadata.ctime_nsec());
+        Ok([metadata.ino(), changed.cast_unsigned()])
     }
 
     pub(crate) fn length(&self) -> io::Result<u64> {

@@ -517,3 +517,58 @@ fn the_command_line_exports_imports_and_verifies() {
         "what is damaged is not exported as if it were not"
     );
 }
+
+/// The response to an export with these header fields.
+fn export_with(api: &mut Api, storage: &str, fields: &[(&str, &str)]) -> Response {
+    let path = format!("/api/v1/storages/{storage}/export");
+    let mut request = Request::new("GET", &path);
+    for (name, value) in fields {
+        request = request.header(name, value);
+    }
+    api.send(&request).unwrap()
+}
+
+#[test]
+fn an_interrupted_export_continues_where_it_ended() {
+    let (_folder, _server, mut api) = Server::fresh();
+    let storage = api.create_storage("resumed");
+    let agent = harness::Agent::declare(&mut api, &storage, "host", "stream", "none");
+    for sequence in 0..3 {
+        agent.push(&mut api, sequence, &vec![7; 200_000]);
+    }
+    api.finalize(&storage);
+    let whole = export_with(&mut api, &storage, &[]);
+    assert_eq!(whole.header("accept-ranges"), Some("bytes"));
+    let etag = whole.header("etag").unwrap().to_owned();
+    let whole = whole.body;
+    assert_eq!(
+        export(&mut api, &storage),
+        whole,
+        "the bytes are always the same"
+    );
+    let middle = whole.len() / 2;
+    for (range, expected) in [
+        (format!("bytes={middle}-"), &whole[middle..]),
+        (format!("bytes=0-{}", middle - 1), &whole[..middle]),
+        ("bytes=5-9".to_owned(), &whole[5..10]),
+        ("bytes=-22".to_owned(), &whole[whole.len() - 22..]),
+    ] {
+        let fields = [("range", range.as_str()), ("if-range", &etag)];
+        let part = export_with(&mut api, &storage, &fields);
+        assert_eq!(part.status, 206, "{range}: {}", part.brief());
+        assert!(part.body == expected, "{range}");
+    }
+    let beyond = format!("bytes={}-", whole.len());
+    let beyond = export_with(&mut api, &storage, &[("range", &beyond)]);
+    assert_eq!(beyond.status, 416);
+    let same = export_with(&mut api, &storage, &[("if-none-match", &etag)]);
+    assert_eq!((same.status, same.body.len()), (304, 0));
+    // Other labels are other bytes.
+    let body = serde_json::json!({ "value": "changed" });
+    let path = format!("/storages/{storage}/labels/status");
+    api.done("PUT", &path, Some(&body));
+    let fields = [("range", "bytes=5-9"), ("if-range", etag.as_str())];
+    let changed = export_with(&mut api, &storage, &fields);
+    assert_eq!(changed.status, 200);
+    assert_ne!(changed.header("etag"), Some(etag.as_str()));
+}

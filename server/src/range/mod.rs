@@ -14,6 +14,8 @@ mod send_queue;
 mod tests;
 
 pub(crate) use buffers::Buffers;
+pub(crate) use conditions::Validators;
 pub(crate) use file::RangeFile;
-pub(crate) use response::{Content, Resource, respond};
+pub(crate) use plan::{Plan, plan};
+pub(crate) use response::{Content, Resource, not_satisfiable, precondition_failed, respond};
 pub(crate) use send_queue::{SendQueue, is_stand_in};

@@ -189,7 +189,7 @@ fn status_only(status: StatusCode) -> Response {
     response
 }
 
-fn precondition_failed() -> Response {
+pub(crate) fn precondition_failed() -> Response {
     Problem::new(
         StatusCode::PRECONDITION_FAILED,
         "precondition_failed",
@@ -200,7 +200,7 @@ fn precondition_failed() -> Response {
     .into_response()
 }
 
-fn not_satisfiable(length: u64) -> Response {
+pub(crate) fn not_satisfiable(length: u64) -> Response {
     let mut response = Problem::new(
         StatusCode::RANGE_NOT_SATISFIABLE,
         "range_not_satisfiable",

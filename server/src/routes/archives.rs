@@ -22,60 +22,111 @@ use utoipa::ToSchema;
 
 use super::jobs::job_field;
 use super::json::with_location;
-use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound, UnprocessableEntity};
+use super::refusals::{
+    BadRequest, Conflict, InsufficientStorage, NotFound, PreconditionFailed, RangeNotSatisfiable,
+    UnprocessableEntity,
+};
 use super::storages::StorageDocument;
 use crate::app_state::AppState;
+use crate::clock;
 use crate::derived_files::check_derived;
 use crate::ingest::IngestError;
 use crate::jobs::{JobHandle, JobKind};
 use crate::problem::Problem;
+use crate::range::{Plan, Validators, not_satisfiable, plan, precondition_failed};
 
 /// Maximum number of pieces of an archive that wait for the disk.
 const PIECES_WAITING_MAX: usize = 16;
 
 /// Exports a finalized storage as a ZIP archive. Archives of any size are streamed. A disk error
-/// aborts the response.
+/// aborts the response. An interrupted transfer continues with `Range` and `If-Range`; of several
+/// ranges none is taken.
 #[utoipa::path(
     get, operation_id = "export_storage",
-    path = "/storages/{id}/export", tag = "archives", params(("id" = String, Path)),
+    path = "/storages/{id}/export", tag = "archives",
+    params(
+        ("id" = String, Path),
+        ("Range" = Option<String>, Header, description = "As in RFC 9110; one range"),
+    ),
     responses(
         (status = 200, body = Vec<u8>, content_type = "application/zip",
          description = "The archive"),
-        NotFound, Conflict,
+        (status = 206, body = Vec<u8>, content_type = "application/zip",
+         description = "The requested range"),
+        (status = 304, description = "If-None-Match matched"),
+        NotFound, Conflict, PreconditionFailed, RangeNotSatisfiable,
     ),
 )]
 pub(super) async fn export(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
     method: Method,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id: StorageId = id.parse()?;
-    let body = match method {
-        Method::HEAD => ExportBody {
-            export: Exporting::Idle(app.engine.transfer().export(id, Arc::default()).await?),
-            job: None,
-        },
+    let (export, job) = match method {
+        Method::HEAD => {
+            let export = app.engine.transfer().export(id, Arc::default()).await?;
+            (export, None)
+        }
         _ => {
             let job = app.jobs.start(JobKind::Export, Some(id))?;
             match app.engine.transfer().export(id, job.progress()).await {
-                Ok(export) => ExportBody {
-                    export: Exporting::Idle(export),
-                    job: Some(job),
-                },
+                Ok(export) => (export, Some(job)),
                 Err(error) => return job.end(None, Err::<(), _>(error.into())).map(|()| unsent()),
             }
         }
     };
-    let field = body.job.as_ref().map(job_field);
-    let mut response = Response::new(Body::new(body));
-    let headers = response.headers_mut();
-    headers.extend(field);
-    let name = format!("attachment; filename=\"{id}.zip\"");
-    let name = HeaderValue::try_from(name).expect("ids of storages are visible ASCII");
-    headers.insert(header::CONTENT_DISPOSITION, name);
-    let zip = HeaderValue::from_static("application/zip");
-    headers.insert(header::CONTENT_TYPE, zip);
+    let etag = format!("\"{}\"", export.identity());
+    let mut response = planned(&method, &headers, &etag, ExportBody::new(export, job));
+    let fields = response.headers_mut();
+    // A strong tag is visible ASCII.
+    fields.extend(HeaderValue::try_from(etag).map(|etag| (header::ETAG, etag)));
+    fields.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if response.status().is_success() {
+        let name = format!("attachment; filename=\"{id}.zip\"");
+        let name = HeaderValue::try_from(name).expect("ids of storages are visible ASCII");
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_DISPOSITION, name);
+        let zip = HeaderValue::from_static("application/zip");
+        fields.insert(header::CONTENT_TYPE, zip);
+    }
     Ok(response)
+}
+
+/// The response with the archive, or the part of it that the request asks for.
+fn planned(method: &Method, headers: &HeaderMap, etag: &str, mut body: ExportBody) -> Response {
+    let validators = Validators {
+        etag: etag.as_bytes(),
+        modified: None,
+    };
+    let length = body.length;
+    let now = clock::since_epoch().as_secs();
+    let field = body.job.as_ref().map(job_field);
+    let mut response = match plan(method, headers, length, &validators, now) {
+        // Several ranges would be built several times.
+        Plan::Full | Plan::Parts(_) => Response::new(Body::new(body)),
+        Plan::Part(range) => {
+            body.cut(range.first, range.length());
+            let part = format!("bytes {}-{}/{length}", range.first, range.last);
+            let mut response = Response::new(Body::new(body));
+            *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+            let part = HeaderValue::try_from(part).map(|part| (header::CONTENT_RANGE, part));
+            response.headers_mut().extend(part);
+            response
+        }
+        other => {
+            body.end(Ok(()));
+            match other {
+                Plan::PreconditionFailed => precondition_failed(),
+                Plan::NotSatisfiable => not_satisfiable(length),
+                _ => StatusCode::NOT_MODIFIED.into_response(),
+            }
+        }
+    };
+    response.headers_mut().extend(field);
+    response
 }
 
 /// A placeholder for a response that an error replaces.
@@ -92,10 +143,27 @@ enum Exporting {
 /// An archive as the body of a response.
 struct ExportBody {
     export: Exporting,
+    /// Bytes of the whole archive.
+    length: u64,
     job: Option<JobHandle>,
 }
 
 impl ExportBody {
+    fn new(export: Export, job: Option<JobHandle>) -> Self {
+        Self {
+            length: export.length(),
+            export: Exporting::Idle(export),
+            job,
+        }
+    }
+
+    /// Sends only these bytes of the archive.
+    fn cut(&mut self, first: u64, length: u64) {
+        if let Exporting::Idle(export) = &mut self.export {
+            export.cut(first, length);
+        }
+    }
+
     fn end(&mut self, outcome: Result<(), Problem>) {
         self.export = Exporting::Ended;
         if let Some(job) = self.job.take() {

@@ -39,6 +39,12 @@ const HELD_OPEN_MAX: usize = 64;
 /// A running export. Dropping it ends the export.
 pub struct Export {
     length: u64,
+    /// Changes when any byte of the archive does.
+    identity: String,
+    /// Bytes that are still to be built.
+    unbuilt: u64,
+    /// Bytes that are built and skipped before the first one that is returned.
+    skip: u64,
     /// Bytes that are still to come.
     left: u64,
     blocking: Blocking,
@@ -102,15 +108,17 @@ impl Transfer {
             // Its length is before it, so that a reader needs nothing else to begin.
             let mut files = vec![in_memory(&name, bytes)];
             let derived = derived(&opened.folder)?;
+            let identity = identity(&files, &derived)
+                .map_err(StorageError::io("get the length of", &opened.folder))?;
             let listed = file.files.into_iter().map(|file| {
                 let content = Content::Listed(file.checksum);
                 (planned(&file.name, file.length), content)
             });
             files.extend(listed);
             files.extend(derived);
-            Ok(files)
+            Ok((files, identity))
         });
-        let files = files.await?;
+        let (files, identity) = files.await?;
         let length = ArchivePlan::length(files.iter().map(|(entry, _)| entry));
         progress.begin(length);
         let work = Work {
@@ -122,12 +130,38 @@ impl Transfer {
         };
         Ok(Export {
             length,
+            identity: format!("{identity}-{length:x}"),
+            unbuilt: length,
+            skip: 0,
             left: length,
             blocking: self.blocking.clone(),
             work: Some(Box::new(work)),
             progress,
         })
     }
+}
+
+/// What the bytes of an archive depend on. The storage file has the checksums of the files that it
+/// lists; a derived file is replaced by one with another inode.
+fn identity(
+    own: &[(PlannedEntry, Content)],
+    derived: &[(PlannedEntry, Content)],
+) -> std::io::Result<String> {
+    let mut sums = [0, 0];
+    for (sum, entries) in sums.iter_mut().zip([own, derived]) {
+        for (entry, content) in entries {
+            *sum = crc32c_append(*sum, entry.name.as_bytes());
+            let version = match content {
+                Content::InMemory(bytes) => [u64::from(crc32c_append(0, bytes)), 0],
+                Content::Listed(checksum) => [u64::from(*checksum), 0],
+                Content::Open(file) => file.version()?,
+            };
+            for number in [entry.length, version[0], version[1]] {
+                *sum = crc32c_append(*sum, &number.to_le_bytes());
+            }
+        }
+    }
+    Ok(format!("{:08x}{:08x}", sums[0], sums[1]))
 }
 
 fn planned(name: &str, length: u64) -> PlannedEntry {
@@ -217,12 +251,48 @@ impl Export {
         self.left
     }
 
-    /// The next bytes of the archive; `None` at its end.
+    /// A text that is another one when any byte of the archive is.
+    #[must_use]
+    pub fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    /// Returns only the `length` bytes from `first` of the archive. Those before are built all the
+    /// same: the directory at the end has the checksums of all files.
+    pub fn cut(&mut self, first: u64, length: u64) {
+        self.skip = first.min(self.length);
+        self.left = length.min(self.length.saturating_sub(self.skip));
+    }
+
+    /// The next bytes; `None` at the end.
     ///
     /// # Errors
     /// When a file cannot be read or is not as its storage file says, the export was cancelled, or
     /// the storage deleted. Nothing follows an error, and the archive is incomplete then.
     pub async fn next(&mut self) -> Option<Result<Bytes, StorageError>> {
+        while self.left > 0 {
+            let mut piece = match self.build().await? {
+                Ok(piece) => piece,
+                Err(error) => return Some(Err(error)),
+            };
+            let skipped = piece.len().min(usize_of_u64(self.skip));
+            drop(piece.split_to(skipped));
+            self.skip = self.skip.saturating_sub(skipped as u64);
+            piece.truncate(usize_of_u64(self.left.min(piece.len() as u64)));
+            self.left = self.left.saturating_sub(piece.len() as u64);
+            if !piece.is_empty() {
+                return Some(Ok(piece));
+            }
+        }
+        None
+    }
+
+    /// Builds the next bytes of the archive; `None` at its end.
+    ///
+    /// # Errors
+    /// When a file cannot be read or is not as its storage file says, the export was cancelled, or
+    /// the storage deleted. Nothing follows an error, and the archive is incomplete then.
+    async fn build(&mut self) -> Option<Result<Bytes, StorageError>> {
         let mut work = self.work.take()?;
         if let Err(cancelled) = self.progress.check() {
             return Some(Err(cancelled));
@@ -233,16 +303,19 @@ impl Export {
         });
         match step.await {
             Ok((_, piece)) if piece.is_empty() => {
-                assert_eq!(self.left, 0, "an archive has the length that was announced");
+                assert_eq!(
+                    self.unbuilt, 0,
+                    "an archive has the length that was announced"
+                );
                 None
             }
             Ok((work, piece)) => {
                 assert!(
-                    piece.len() as u64 <= self.left,
+                    piece.len() as u64 <= self.unbuilt,
                     "an archive has the length that was announced"
                 );
                 self.progress.add(piece.len() as u64);
-                self.left = self.left.saturating_sub(piece.len() as u64);
+                self.unbuilt = self.unbuilt.saturating_sub(piece.len() as u64);
                 self.work = Some(work);
                 Some(Ok(piece))
             }
