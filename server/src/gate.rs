@@ -19,6 +19,7 @@ use io_trace::{Cause, Scope, Tracer};
 use storage_core::StorageError;
 use tower::Service;
 
+use crate::access_log::AccessLine;
 use crate::changes::{Changes, is_change};
 use crate::config::HttpConfig;
 use crate::metrics::{Metrics, RouteGroup};
@@ -100,6 +101,7 @@ impl Gate {
         let group = RouteGroup::of(request.method(), request.uri().path());
         let line = tracing::enabled!(tracing::Level::DEBUG)
             .then(|| format!("{} {}", request.method(), request.uri()));
+        let access = AccessLine::of(&request);
         let _in_flight = self.entrance.metrics.request_began(group);
         let mut response = match self.refusal(&request, group, flaw) {
             Some(problem) => problem.into_response(),
@@ -110,6 +112,9 @@ impl Gate {
         self.entrance
             .metrics
             .request_ended(group, response.status(), elapsed);
+        if let Some(access) = access {
+            access.write(id.to_str().unwrap_or(""), &response, elapsed);
+        }
         if let Some(line) = line {
             let (status, request_id) = (response.status().as_u16(), id.to_str().unwrap_or(""));
             let microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);

@@ -18,6 +18,7 @@
 //! the only place of limits. *Invariant:* the server opens no files but its
 //! configuration and certificates; the engine hands out those that may be read.
 
+mod access_log;
 mod app;
 mod app_state;
 mod authority;

@@ -1,6 +1,6 @@
 //! What an operator sees of a server.
 
-use harness::Server;
+use harness::{Request, Server, Settings};
 
 #[test]
 fn metrics_have_the_process_the_disk_and_storages_by_state() {
@@ -29,10 +29,37 @@ fn metrics_have_the_process_the_disk_and_storages_by_state() {
 #[test]
 fn readiness_has_details() {
     let (_folder, server, _api) = Server::fresh();
-    let ready = server.api().send(&harness::Request::new("GET", "/readyz"));
+    let ready = server.api().send(&Request::new("GET", "/readyz"));
     let ready: serde_json::Value = serde_json::from_slice(&ready.unwrap().body).unwrap();
     assert_eq!(ready["status"], "ready", "{ready}");
     assert_eq!(ready["poisoned_storages"], 0);
     assert_eq!(ready["ended_tasks"], serde_json::json!([]));
     assert!(ready["disk_total_bytes"].as_u64() >= ready["disk_free_bytes"].as_u64());
+}
+
+#[test]
+fn the_access_log_has_requests_and_no_secrets() {
+    for (config, is_written) in [("access = true", true), ("access = false", false)] {
+        for level in ["warn", "debug,server=info"] {
+            let folder = tempfile::tempdir().unwrap();
+            let config = format!("[log]\nlevel = \"{level}\"\nformat = \"json\"\n{config}\n");
+            let server = Server::start(folder.path(), &Settings::with_config(&config));
+            let request = Request::new("GET", "/nothing?token=secret");
+            let request = request.header("authorization", "Bearer secret");
+            assert_eq!(server.api().send(&request).unwrap().status, 404);
+            let log = server.log();
+            let mut lines = log.lines();
+            let line = lines.find(|line| line.contains("\"path\":\"/nothing\""));
+            assert_eq!(line.is_some(), is_written, "{log}");
+            if let Some(line) = line {
+                let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                assert_eq!(
+                    (&line["status"], &line["method"]),
+                    (&404.into(), &"GET".into())
+                );
+                assert_eq!(line["target"], "access");
+            }
+            assert!(!log.contains("secret"), "{log}");
+        }
+    }
 }

@@ -374,6 +374,8 @@ pub struct LogConfig {
     pub level: String,
     /// Format of a line.
     pub format: LogFormat,
+    /// Whether each request is a line.
+    pub access: bool,
 }
 
 impl Default for LogConfig {
@@ -381,6 +383,7 @@ impl Default for LogConfig {
         Self {
             level: "info".to_owned(),
             format: LogFormat::Text,
+            access: false,
         }
     }
 }
