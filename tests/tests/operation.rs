@@ -63,3 +63,31 @@ fn the_access_log_has_requests_and_no_secrets() {
         }
     }
 }
+
+#[test]
+fn files_have_their_checksum_in_the_head() {
+    let (_folder, _server, mut api) = Server::fresh();
+    let storage = api.create_storage("checksums");
+    let agent = harness::Agent::declare(&mut api, &storage, "host", "stream", "none");
+    agent.push(&mut api, 0, b"bytes");
+    api.finalize(&storage);
+    let files = api.done("GET", &format!("/storages/{storage}/files"), None);
+    let mut checked = 0;
+    for file in files["files"].as_array().unwrap() {
+        let is_fixed = matches!(
+            file["role"].as_str(),
+            Some("data" | "index" | "agent" | "checksums")
+        );
+        let path = format!("/storage/{storage}/{}", file["name"].as_str().unwrap());
+        for range in ["bytes=0-", "bytes=0-1", "none"] {
+            let request = Request::new("GET", &path).header("range", range);
+            let response = api.send(&request).unwrap();
+            let found = response.header("x-checksum-crc32c");
+            let expected = file["checksum"].as_str().filter(|_| is_fixed);
+            assert_eq!(found, expected, "{file}");
+            assert_eq!(response.header("repr-digest").is_some(), is_fixed);
+        }
+        checked += usize::from(is_fixed);
+    }
+    assert!(checked >= 3, "{files}");
+}

@@ -3,6 +3,7 @@
 
 mod body;
 mod buffers;
+mod checksum;
 mod conditions;
 mod file;
 mod header;

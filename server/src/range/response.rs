@@ -9,10 +9,11 @@ use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
 };
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::body::{BodyPart, FileBody, is_sendable};
 use super::buffers::{Buffer, Buffers, LARGE};
+use super::checksum;
 use super::conditions::Validators;
 use super::conditions::date_value;
 use super::file::RangeFile;
@@ -50,6 +51,8 @@ pub(crate) struct Resource {
     etag: HeaderValue,
     modified: Option<(u64, HeaderValue)>,
     immutable: bool,
+    /// The checksum of all bytes, as header fields.
+    checksum: Option<[(HeaderName, HeaderValue); 2]>,
 }
 
 impl Resource {
@@ -69,6 +72,15 @@ impl Resource {
             etag,
             modified,
             immutable,
+            checksum: None,
+        }
+    }
+
+    /// The resource with the CRC32C of all its bytes.
+    pub(crate) fn with_checksum(self, checksum: u32) -> Self {
+        Self {
+            checksum: Some(checksum::fields(checksum)),
+            ..self
         }
     }
 
@@ -138,6 +150,9 @@ fn describe(response: &mut Response, resource: &Resource) {
         "no-cache"
     };
     put(response, ETAG, Some(resource.etag.clone()));
+    for (name, value) in resource.checksum.iter().flatten() {
+        put(response, name.clone(), Some(value.clone()));
+    }
     put(
         response,
         LAST_MODIFIED,
@@ -164,7 +179,7 @@ fn describe(response: &mut Response, resource: &Resource) {
     }
 }
 
-fn put(response: &mut Response, name: http::HeaderName, value: Option<HeaderValue>) {
+fn put(response: &mut Response, name: HeaderName, value: Option<HeaderValue>) {
     if let Some(value) = value {
         response.headers_mut().insert(name, value);
     }

@@ -138,7 +138,13 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
         file: Arc::new(RangeFile::new(served.file, served.tag)),
         length: served.length,
     };
-    let resource = Arc::new(Resource::new(content, &etag, modified, immutable));
+    let resource = Resource::new(content, &etag, modified, immutable);
+    let resource = if immutable {
+        resource.with_checksum(served.checksum)
+    } else {
+        resource
+    };
+    let resource = Arc::new(resource);
     if served.role != FileRole::Storage {
         app.open_files.insert(ticket, id, name, &resource);
     }
