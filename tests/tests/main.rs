@@ -10,6 +10,7 @@ mod ambiguous_requests;
 mod api_description;
 mod archived_indexes;
 mod archives;
+mod backup;
 mod bad_metadata;
 mod configuration;
 mod copies;
