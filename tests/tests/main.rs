@@ -44,6 +44,7 @@ mod ranges;
 mod real_traces;
 mod recording;
 mod recovering;
+mod repair;
 mod restart;
 mod result_forms;
 mod retention;

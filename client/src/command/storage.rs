@@ -74,7 +74,7 @@ enum Action {
     },
     /// Re-read all files of a storage and report damage
     ///
-    /// The exit code is 1 if anything is damaged.
+    /// The exit code is 1 if anything is damaged or missing.
     Verify(VerifyArg),
     /// Export a finalized storage as a ZIP archive
     Export(archive::Export),
@@ -100,6 +100,12 @@ struct VerifyArg {
     /// Verify the storage in this directory, which `download` wrote; no server is needed
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
+    /// Say which packets of a FAILED storage are whole and which are missing; changes nothing
+    #[arg(long, conflicts_with = "dir")]
+    repair: bool,
+    /// Open the storage without what is missing
+    #[arg(long, requires = "repair")]
+    confirm: bool,
 }
 
 #[derive(Debug, Args)]
@@ -107,6 +113,14 @@ struct StorageArg {
     /// Storage, by ID or name
     #[arg(value_name = "ID|NAME")]
     storage: String,
+}
+
+impl VerifyArg {
+    /// The step of a repair, as the server names it.
+    fn step(&self) -> Option<&'static str> {
+        self.repair
+            .then_some(if self.confirm { "confirm" } else { "plan" })
+    }
 }
 
 impl Storage {
@@ -161,9 +175,10 @@ impl Storage {
                     print_verified(context, report.unwrap_or_default())
                 }
                 Action::Verify(arg) => {
+                    let step = arg.step();
                     let wanted = arg.storage.unwrap_or_default();
                     let storage = client.find_storage(&wanted).await?;
-                    let job = client.verify_storage(storage.id).await?;
+                    let job = client.verify_storage(storage.id, step).await?;
                     print_verified(context, jobs::watch(context, &client, job).await?)
                 }
                 Action::Export(export) => export.run(context, &client).await,

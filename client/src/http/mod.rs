@@ -38,7 +38,9 @@ pub use query::{QueryRows, QuerySpec, SkippedData};
 pub use recordings::{NewRecording, NewTrigger, Recording};
 pub use retry::{Retry, RetryReason};
 pub use server_url::{ServerUrl, StorageUrl};
-pub use storages::{Damage, NewStorage, Storage, StorageFilter, VerifyReport};
+pub use storages::{
+    Damage, Missing, NewStorage, RepairResult, Storage, StorageFilter, VerifyReport,
+};
 pub use tls::TlsFiles;
 
 #[cfg(test)]

@@ -75,9 +75,47 @@ pub struct VerifyReport {
     /// The damage found.
     #[serde(default)]
     pub damage: Vec<Damage>,
+    /// Packets that are missing, at most.
+    #[serde(default)]
+    pub missing_packets: u64,
+    /// What is missing.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+    /// What a repair does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repair: Option<RepairResult>,
     /// Whatever else the server says.
     #[serde(flatten)]
     pub more: Map<String, Value>,
+}
+
+/// Packets that are missing: they were acknowledged, and their bytes are damaged.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Missing {
+    /// First number.
+    pub first: u64,
+    /// Last number.
+    pub last: u64,
+    /// Name of the damaged file.
+    pub file: String,
+    /// Where the damage begins.
+    pub offset: u64,
+    /// Damaged bytes.
+    pub length: u64,
+    /// The leaf, if it is known.
+    #[serde(default)]
+    pub leaf: Option<String>,
+}
+
+/// What a repair does, or has done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RepairResult {
+    /// Whether the storage was repaired.
+    pub repaired: bool,
+    /// Packets that are copied to a new data file.
+    pub copied_packets: u64,
+    /// Bytes of these packets.
+    pub copied_bytes: u64,
 }
 
 /// Damage in a file.
@@ -201,9 +239,14 @@ impl Client {
             .await
     }
 
-    /// Starts a verification of a storage and returns the job.
-    pub async fn verify_storage(&self, id: Uuid) -> Result<Job, ClientError> {
-        let url = self.server().api(&["storages", &id.to_string(), "verify"]);
+    /// Starts a verification of a storage, or the step `plan` or `confirm` of a repair, and returns
+    /// the job.
+    pub async fn verify_storage(&self, id: Uuid, repair: Option<&str>) -> Result<Job, ClientError> {
+        let mut url = self.server().api(&["storages", &id.to_string(), "verify"]);
+        if let Some(step) = repair {
+            url.push_str("?repair=");
+            url.push_str(step);
+        }
         let call = Call::new(Method::POST, url).header("prefer", "respond-async".to_owned());
         self.json(call).await
     }

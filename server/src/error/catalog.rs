@@ -123,6 +123,10 @@ const CATALOG: &[Entry] = catalog! {
         "it was dropped because its agent did not wait for the disk, or no recording accepted it; \
          later packets of the stream are stored, and the order of a stream never changes",
         "continue with expected_sequence";
+    409 "repeat_missing" "the packet is missing since a repair",
+        "it was acknowledged, its bytes were damaged, and the storage was repaired without it; later \
+         packets of the stream are stored, and the order of a stream never changes",
+        "keep it in another storage, and continue with expected_sequence";
     409 "result_incomplete" "the result would be incomplete",
         "data that the query needs cannot be read, and the query is strict",
         "query without strict to get the rest, or repair what detail names";
@@ -134,7 +138,8 @@ const CATALOG: &[Entry] = catalog! {
         "to replace the storage, delete it first";
     409 "storage_failed" "the storage is read-only",
         "it failed while it was written, or its files are damaged; detail has the reason",
-        "read what was acknowledged, and create another storage for new packets";
+        "read what was acknowledged, and create another storage for new packets; or repair it: \
+         POST /api/v1/storages/{id}/verify?repair=plan says what would be missing";
     409 "storage_held" "the storage is held",
         "its label legal_hold protects it from every deletion",
         "if the hold has ended, remove the label: \
@@ -151,6 +156,9 @@ const CATALOG: &[Entry] = catalog! {
     409 "stream_kind_conflict" "the stream has another kind",
         "the kind of a stream never changes",
         "declare another stream";
+    410 "packet_missing" "the packet is missing",
+        "it was acknowledged, its bytes were damaged, and the storage was repaired without it",
+        "POST /api/v1/storages/{id}/verify lists everything that is missing";
     413 "body_too_large" "the body is too large",
         "the limit counts decoded bytes",
         "split it into several requests, or raise ingest.request_bytes_max";

@@ -32,6 +32,9 @@ impl From<StorageError> for Problem {
             }
             | StorageError::PacketLeftOut {
                 epoch, expected, ..
+            }
+            | StorageError::RepeatMissing {
+                epoch, expected, ..
             } => problem
                 .member("expected_sequence", expected)
                 .member("expected_epoch", epoch),

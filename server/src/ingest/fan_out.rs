@@ -224,7 +224,8 @@ impl FanOut<'_> {
                 Some(
                     StorageError::SequenceGap { .. }
                     | StorageError::EpochStale { .. }
-                    | StorageError::PacketLeftOut { .. },
+                    | StorageError::PacketLeftOut { .. }
+                    | StorageError::RepeatMissing { .. },
                 ) if is_duplicate => {}
                 Some(error) => refused = Some(error),
             }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io_trace::Cause;
 use query_engine::{
-    Cancel, Limits, ReadError, Report, StorageSet, StoredLeaf, count, derived_note, field_columns,
-    group_by, list_fields, without_derived, write_rows,
+    Cancel, Limits, ReadError, Report, Skipped, StorageSet, StoredLeaf, count, derived_note,
+    field_columns, group_by, list_fields, without_derived, write_rows,
 };
 use row_formats::{Columns, Format, write_groups};
 use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
@@ -287,6 +287,32 @@ impl QueryTask {
         }
     }
 
+    /// What is missing in the storages since they were repaired.
+    ///
+    /// # Errors
+    /// When something is missing: a strict query does not skip it.
+    fn missing(&self) -> Result<Vec<Skipped>, ReadError> {
+        let mut found = Vec::new();
+        for &id in &self.question.storages {
+            // One that was deleted meanwhile cannot be read, either.
+            let packets = self.engine.storages().missing_packets(id).unwrap_or(0);
+            if packets == 0 {
+                continue;
+            }
+            let reason =
+                format!("storage {id}: up to {packets} packets are missing since it was repaired");
+            if self.question.request.strict {
+                return Err(ReadError::Incomplete { reason });
+            }
+            found.push(Skipped {
+                storage: Some(id),
+                parts: packets,
+                reasons: vec![reason],
+            });
+        }
+        Ok(found)
+    }
+
     /// Returns the summary, and the complete result if it may be cached.
     fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<(Summary, Option<Vec<u8>>), ReadError> {
         let _running = self.metrics.queries.began();
@@ -295,11 +321,16 @@ impl QueryTask {
         let fields = self.question.fields();
         let sources = set.sources(&self.question.request, &fields)?;
         let unused: Vec<String> = sources.iter().filter_map(|s| s.unused_index()).collect();
-        let mut report = self.write(&sources)?;
+        let missing = self.missing()?;
+        let missing_count = missing.len();
+        let mut report = self.write(&sources, missing)?;
+        // What is missing cannot be read by any later query; the rest is new.
+        let read = report.skipped.len().saturating_sub(missing_count);
+        let unreadable = report.skipped.get(..read).unwrap_or_default();
+        self.unreadable.found(unreadable);
         let summary = Summary::of(&report);
         report.notes.extend(derived_note(self.derived));
         self.metrics.queries.ended(&report);
-        self.unreadable.found(&report.skipped);
         if !report.damaged.is_empty() {
             let indexes = &self.indexes;
             let storages = &self.question.storages;
@@ -371,7 +402,12 @@ impl QueryTask {
     fn write(
         &mut self,
         sources: &[Box<dyn query_engine::ChunkSource>],
+        missing: Vec<Skipped>,
     ) -> Result<Report, ReadError> {
+        let with_missing = |mut report: Report| {
+            report.skipped.extend(missing);
+            report
+        };
         let Question {
             request,
             result,
@@ -391,9 +427,11 @@ impl QueryTask {
                     self.limits,
                     &mut write,
                 )
+                .map(with_missing)
             }
             ResultKind::Count => {
                 let (count, report) = count(sources, request, self.limits)?;
+                let report = with_missing(report);
                 let mut line = serde_json::json!({ "count": count });
                 if !report.is_complete() {
                     let summary = Summary::of(&report);
@@ -412,7 +450,7 @@ impl QueryTask {
                     self.limits.row_group_bytes,
                     &mut write,
                 )?;
-                Ok(report)
+                Ok(with_missing(report))
             }
             ResultKind::Groups(spec) => {
                 let (groups, report) = group_by(sources, request, spec, self.limits)?;
@@ -423,7 +461,7 @@ impl QueryTask {
                     self.limits.row_group_bytes,
                     &mut write,
                 )?;
-                Ok(report)
+                Ok(with_missing(report))
             }
         }
     }

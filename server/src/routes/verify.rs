@@ -5,13 +5,15 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::HeaderMap;
-use serde::Serialize;
-use storage_core::{StorageError, VerifyReport};
+use http::{HeaderMap, Uri};
+use serde::{Deserialize, Serialize};
+use storage_core::{MissingPackets, RepairReport, StorageError, VerifyReport};
 use storage_format::StorageId;
-use utoipa::ToSchema;
+use tokio::sync::oneshot;
+use utoipa::{IntoParams, ToSchema};
 
 use super::jobs::{accepted, job_field};
+use super::page::query;
 use super::refusals::{Conflict, NotFound};
 use crate::app_state::AppState;
 use crate::ingest::prefers_async;
@@ -29,6 +31,63 @@ pub(super) struct VerifyDocument {
     bytes: u64,
     /// All damage that was found; empty if there is none.
     damage: Vec<DamageDocument>,
+    /// Number of packets that are missing, at most: they were acknowledged, and their bytes are
+    /// damaged. A repair leaves them out.
+    missing_packets: u64,
+    /// What is missing.
+    missing: Vec<MissingDocument>,
+    /// What a repair does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repair: Option<RepairDocument>,
+}
+
+/// Packets that are missing.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MissingDocument {
+    /// Number of the first packet that may be missing.
+    first: u64,
+    /// Number of the last packet that may be missing.
+    last: u64,
+    /// Name of the damaged data file.
+    file: String,
+    /// Where the damage begins in the file.
+    offset: u64,
+    /// Number of damaged bytes.
+    length: u64,
+    /// The leaf, where it is known.
+    leaf: Option<String>,
+}
+
+/// What a repair does, or has done.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RepairDocument {
+    /// Whether the storage was repaired and is open; otherwise nothing has changed.
+    repaired: bool,
+    /// Number of packets behind the first damage, which are copied to a new data file.
+    copied_packets: u64,
+    /// Bytes of these packets.
+    copied_bytes: u64,
+}
+
+/// A repair to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum RepairStep {
+    /// Say what would be missing, and change nothing.
+    Plan,
+    /// Open the storage without what is missing.
+    Confirm,
+}
+
+/// What a verification does besides.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct VerifyQuery {
+    /// Repair a FAILED storage: `plan` says what would be missing and changes nothing, `confirm`
+    /// opens the storage without it.
+    #[param(value_type = Option<String>)]
+    repair: Option<RepairStep>,
 }
 
 /// A damaged location.
@@ -54,16 +113,54 @@ impl From<VerifyReport> for VerifyDocument {
             packets: report.packets,
             bytes: report.bytes,
             damage: damage.collect(),
+            missing_packets: report.missing_packets,
+            missing: documents(report.missing),
+            repair: None,
         }
     }
 }
 
+impl From<RepairReport> for VerifyDocument {
+    fn from(report: RepairReport) -> Self {
+        Self {
+            files: report.files,
+            packets: report.packets,
+            bytes: report.bytes,
+            damage: Vec::new(),
+            missing_packets: report.missing_packets,
+            missing: documents(report.missing),
+            repair: Some(RepairDocument {
+                repaired: report.is_repaired,
+                copied_packets: report.copied_packets,
+                copied_bytes: report.copied_bytes,
+            }),
+        }
+    }
+}
+
+fn documents(missing: Vec<MissingPackets>) -> Vec<MissingDocument> {
+    let document = |missing: MissingPackets| MissingDocument {
+        first: missing.first,
+        last: missing.last,
+        file: missing.file,
+        offset: missing.offset,
+        length: missing.length,
+        leaf: missing.leaf,
+    };
+    missing.into_iter().map(document).collect()
+}
+
 /// Re-reads every byte of a storage and reports file and offset of all damage. Responds at the end,
 /// or at once with `Prefer: respond-async`; the result is then in the job.
+///
+/// With `repair`, a FAILED storage is read past the page cache instead, and `missing` says which
+/// packets are not whole. `repair=plan` changes nothing; `repair=confirm` opens the storage without
+/// them, also when the client disconnects.
 #[utoipa::path(
     post, operation_id = "verify_storage", path = "/storages/{id}/verify", tag = "storages",
     params(
         ("id" = String, Path),
+        VerifyQuery,
         ("Prefer" = Option<String>, Header, description = "`respond-async`: do not wait"),
     ),
     responses(
@@ -75,9 +172,11 @@ impl From<VerifyReport> for VerifyDocument {
 pub(super) async fn verify(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let id: StorageId = id.parse()?;
+    let VerifyQuery { repair } = query(&uri)?;
     app.engine.storages().get(id)?;
     app.engine.storages().check_recovered(id)?;
     let job = app.jobs.start(JobKind::Verify, Some(id))?;
@@ -86,18 +185,41 @@ pub(super) async fn verify(
         let work = Arc::clone(&app);
         app.jobs.detach(async move {
             // The job stores the outcome.
-            let _ = run(&work, id, job).await;
+            let _ = run(&work, id, repair, job).await;
         });
         return Ok(accepted);
     }
     let field = job_field(&job);
-    // If the client disconnects, this future is dropped, which cancels the job.
-    let mut response = Json(run(&app, id, job).await?).into_response();
+    let verified = match repair {
+        // A change runs to its end when the client disconnects.
+        Some(RepairStep::Confirm) => {
+            let work = Arc::clone(&app);
+            let (reply, done) = oneshot::channel();
+            app.jobs.detach(async move {
+                let _ = reply.send(run(&work, id, repair, job).await);
+            });
+            done.await.unwrap_or(Err(StorageError::Stopping.into()))
+        }
+        // If the client disconnects, this future is dropped, which cancels the job.
+        _ => run(&app, id, repair, job).await,
+    };
+    let mut response = Json(verified?).into_response();
     response.headers_mut().extend([field]);
     Ok(response)
 }
 
-async fn run(app: &AppState, id: StorageId, job: JobHandle) -> Result<VerifyDocument, Problem> {
+async fn run(
+    app: &AppState,
+    id: StorageId,
+    repair: Option<RepairStep>,
+    job: JobHandle,
+) -> Result<VerifyDocument, Problem> {
+    if let Some(step) = repair {
+        let is_confirmed = step == RepairStep::Confirm;
+        let storages = app.engine.storages();
+        let repaired = storages.repair(id, is_confirmed, job.progress()).await;
+        return job.end(None, repaired.map(Into::into).map_err(Into::into));
+    }
     let verified = match app.engine.reading().verify(id, job.progress()).await {
         Ok(report) if report.is_cancelled => Err(StorageError::Cancelled.into()),
         Ok(report) => Ok(report.into()),

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 use super::super::context::counted;
 use super::super::{CommandError, Context, Exit};
 use crate::ClientError;
-use crate::http::{Storage, VerifyReport};
+use crate::http::{Missing, RepairResult, Storage, VerifyReport};
 
 /// Prints a storage on one line, the ID first, so that a script can cut it off.
 pub(super) fn print_storage(context: &Context, storage: &Storage) -> Result<Exit, CommandError> {
@@ -72,13 +72,43 @@ pub(super) fn print_verified(context: &Context, result: Value) -> Result<Exit, C
                 damage.file, damage.what
             ));
         }
-        text + &format!(
+        for missing in &report.missing {
+            text.push_str(&missing_line(missing));
+        }
+        text += &format!(
             "{}, {}, {} read, {} damaged",
             counted(report.files, "file"),
             counted(report.packets, "packet"),
             bytes_text(report.bytes),
             report.damage.len()
-        )
+        );
+        if report.missing_packets > 0 || report.repair.is_some() {
+            text += &format!(", {} missing", report.missing_packets);
+        }
+        text + report.repair.as_ref().map_or("", repair_line)
     })?;
-    Ok(Exit::of_integrity(report.damage.is_empty()))
+    let is_whole = report.damage.is_empty() && report.missing_packets == 0;
+    Ok(Exit::of_integrity(is_whole))
+}
+
+fn missing_line(missing: &Missing) -> String {
+    let Missing {
+        first,
+        last,
+        file,
+        offset,
+        length,
+        leaf,
+    } = missing;
+    let leaf = leaf.as_ref().map(|leaf| format!(", leaf {leaf}"));
+    let leaf = leaf.unwrap_or_default();
+    format!("missing: packets {first} to {last}{leaf}: {file} at {offset}, {length} bytes\n")
+}
+
+fn repair_line(repair: &RepairResult) -> &'static str {
+    if repair.repaired {
+        "\nthe storage is open again"
+    } else {
+        "\nnothing was changed; --confirm opens the storage without what is missing"
+    }
 }
