@@ -55,6 +55,10 @@ const SABOTAGES: &[Sabotage] = &[
         found_by: FoundBy::Rows("delete."),
     },
     Sabotage {
+        name: "repair-names-first",
+        found_by: FoundBy::Rows("repair."),
+    },
+    Sabotage {
         name: "skip-sync",
         found_by: FoundBy::Tests(&["--lib"], "fault_tests::power"),
     },

@@ -7,7 +7,6 @@ use crate::http::{Request, Response};
 const WITHOUT: &[(&str, &str, &str)] = &[
     ("POST", "/query", "changes nothing"),
     ("POST", "/storages/{id}/query", "changes nothing"),
-    ("POST", "/storages/{id}/verify", "changes nothing"),
     ("DELETE", "/jobs/{job}", "cancels what another request does"),
     (
         "POST",
@@ -88,7 +87,7 @@ fn route(step: &Step) -> Option<(&'static str, String)> {
         What::Create { .. } => ("POST", "/storages".to_owned()),
         What::Import { .. } => ("POST", "/storages/import".to_owned()),
         What::Push { storage, .. } => ("POST", of(*storage).to_owned()),
-        What::Restart | What::Crash => return None,
+        What::Restart | What::Crash | What::Damage { .. } => return None,
     })
 }
 

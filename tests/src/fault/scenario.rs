@@ -44,6 +44,9 @@ pub(super) enum What {
         name: &'static str,
         is_damaged: bool,
     },
+    /// The server is killed, a packet of the second batch of the storage is damaged, and it starts
+    /// again. Only before the first step.
+    Damage { name: &'static str },
     /// A clean shutdown and a start.
     Restart,
     /// A kill and a start.
@@ -241,6 +244,36 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                 &[409],
             ),
             CRASH,
+        ],
+    },
+    Scenario {
+        name: "repair",
+        config: PLAIN,
+        setup: &[
+            create("in"),
+            ONE,
+            ONE_LEFT,
+            push("in", "one", "left", 0, 3),
+            push("in", "one", "left", 3, 3),
+            push("in", "one", "left", 6, 3),
+            push("in", "one", "left", 9, 3),
+            step(What::Damage { name: "in" }, Between::Nothing, &[]),
+        ],
+        steps: &[
+            // The storage file says last that the storage is open.
+            step(
+                What::Call {
+                    method: "POST",
+                    path: "/storages/{in}/verify?repair=confirm",
+                    body: "",
+                },
+                Between::Things,
+                &[409],
+            ),
+            push("in", "one", "left", 12, 2),
+            CRASH,
+            call("POST", "/storages/{in}/finalize", "", &[200]),
+            RESTART,
         ],
     },
     Scenario {

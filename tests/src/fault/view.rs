@@ -105,6 +105,9 @@ impl View {
         if storage["state"] == "CREATED" || name.is_empty() {
             return;
         }
+        let status = api.done("GET", &format!("/storages/{id}/status"), None);
+        let missing = status["missing_packets"].clone();
+        self.things.insert(format!("missing in {name}"), missing);
         // While packets arrive, the list is as long as one of the counts around it.
         let first_count = packet_count(api, &id);
         let packets = items(api, &format!("/storages/{id}/descriptors?provenance=true"));

@@ -27,6 +27,8 @@ const RESUMED: Duration = Duration::from_secs(20);
 const AFTER_ANSWER: Duration = Duration::from_secs(2);
 /// The interval at which conditions are checked.
 const POLL: Duration = Duration::from_millis(1);
+/// Batches of a log begin at multiples of this.
+const BLOCK_BYTES: usize = 4096;
 /// The epoch of all packets.
 const EPOCH: u64 = 1;
 /// Bytes of a packet, at most.
@@ -123,6 +125,22 @@ impl World {
         self.server.restart();
     }
 
+    /// Damages the first packet of the second batch of a storage.
+    fn damage(&mut self, name: &str) {
+        let id = id_of(&mut self.server.api(), name);
+        self.server.kill();
+        let folder = self.server.data().join("storages").join(&id);
+        let path = folder.join("0000000000000000.itdata");
+        let mut bytes = fs::read(&path).expect("a storage with packets has a data file");
+        let blocks = bytes.chunks(BLOCK_BYTES).enumerate();
+        let mut batches = blocks.filter(|(_, block)| block.starts_with(b"THBA"));
+        let (block, _) = batches.nth(1).expect("there are several batches");
+        // After the headers of batch, segment and frame.
+        bytes[block * BLOCK_BYTES + 64 + 40 + 88] ^= 1;
+        fs::write(&path, bytes).expect("a data file can be written");
+        self.server.restart();
+    }
+
     pub(super) fn view(&self) -> View {
         View::of(&mut self.server.api())
     }
@@ -145,6 +163,7 @@ impl World {
         match step.what {
             What::Restart => self.stop_and_start(),
             What::Crash => self.crash(),
+            What::Damage { name } => self.damage(name),
             _ => {
                 let response = self.send(step);
                 check_success(step, &response);
@@ -340,7 +359,9 @@ impl World {
                 );
                 ("POST", path, batch(agent, stream, *first, *count))
             }
-            What::Restart | What::Crash => panic!("a restart has no request"),
+            What::Restart | What::Crash | What::Damage { .. } => {
+                panic!("a restart has no request")
+            }
         };
         Prepared {
             method,
