@@ -89,7 +89,7 @@ pub use engine::{
     Created, DerivedFiles, Documents, Engine, Export, Failures, FileInfo, IdempotencyKey, Ingest,
     LabelTypeInfo, Labels, LeafInfo, LeafPackets, LeftRing, NewStorage, PacketInfo, Page,
     PendingPush, QueryCache, Reading, Rings, ServedFile, StorageCounts, StorageFilter, StorageInfo,
-    StorageLabel, StorageLeaves, StoragePatch, Storages, Transfer, check_archive,
+    StorageLabel, StorageLeaves, StoragePatch, Storages, Transfer, change_document, check_archive,
 };
 pub use error::{PacketSummary, StorageError};
 #[cfg(feature = "fault-points")]

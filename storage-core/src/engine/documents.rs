@@ -1,16 +1,60 @@
 //! Small named files in the data folder that other crates own.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use io_trace::Cause;
-use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
+use storage_format::{limits::ENVELOPE_BODY_BYTES_MAX, paths::UNPUBLISHED_ENDING};
 
-use super::blocking::Blocking;
+use super::{blocking::Blocking, start::lock_folder};
 use crate::{
-    StorageError, clock::now_ns, io::rename, io_thread::IoThread, read::read_small,
+    StorageError,
+    clock::now_ns,
+    io::{StagedFile, remove_file, rename, sync_folder},
+    io_thread::IoThread,
+    read::read_small,
     writer::Services,
 };
+
+/// Replaces a document of a data folder that no server uses, durably; blocks. `change` gets the
+/// document as it is, and returns the next one with what the caller wants to know.
+///
+/// # Errors
+/// When a server uses the folder, a file cannot be read or written, or `change` fails.
+pub fn change_document<T, E: From<StorageError>>(
+    folder: &Path,
+    name: &str,
+    change: impl FnOnce(Option<Vec<u8>>) -> Result<(Bytes, T), E>,
+) -> Result<T, E> {
+    let _lock = lock_folder(folder)?;
+    let path = folder.join(name);
+    let document = read_document(&path)?;
+    let (content, result) = change(document)?;
+    let staged = folder.join(format!("{name}{UNPUBLISHED_ENDING}"));
+    match remove_file(&staged) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(StorageError::io("remove", staged)(error).into());
+        }
+        _ => {}
+    }
+    let mut file = StagedFile::create(staged.clone())?;
+    file.write(&content)?;
+    file.finish()?;
+    rename(&staged, &path).map_err(StorageError::io("rename", &staged))?;
+    sync_folder(folder)?;
+    Ok(result)
+}
+
+fn read_document(path: &Path) -> Result<Option<Vec<u8>>, StorageError> {
+    match read_small(path, u64::from(ENVELOPE_BODY_BYTES_MAX)) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StorageError::io("read", path)(error)),
+    }
+}
 
 /// Named documents in the data folder: each is replaced completely or not at all.
 #[derive(Debug, Clone)]
@@ -36,13 +80,7 @@ impl Documents {
     pub async fn read(&self, name: &'static str) -> Result<Option<Vec<u8>>, StorageError> {
         let path = self.folder.join(name);
         self.blocking
-            .run(Cause::Manage, move || {
-                match read_small(&path, u64::from(ENVELOPE_BODY_BYTES_MAX)) {
-                    Ok(bytes) => Ok(Some(bytes)),
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-                    Err(error) => Err(StorageError::io("read", path)(error)),
-                }
-            })
+            .run(Cause::Manage, move || read_document(&path))
             .await
     }
 

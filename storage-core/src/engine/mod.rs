@@ -56,7 +56,7 @@ use storage_format::storage_file::StorageFile;
 
 pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection};
 pub use derived::DerivedFiles;
-pub use documents::Documents;
+pub use documents::{Documents, change_document};
 pub use export::Export;
 pub use failures::{Failures, StorageCounts};
 pub use file_info::FileInfo;

@@ -425,7 +425,7 @@ fn sync_everything(folder: &Path) -> Result<(), StorageError> {
     operation(Operation::Sync, folder, sync).map_err(StorageError::io("sync", folder))
 }
 
-fn lock_folder(folder: &Path) -> Result<File, StorageError> {
+pub(super) fn lock_folder(folder: &Path) -> Result<File, StorageError> {
     let path = folder.join("lock");
     let file = File::create(&path).map_err(StorageError::io("create", &path))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
