@@ -200,6 +200,8 @@ const RESERVED: &[(&str, &[&str], &str)] = &[
         &["storage-format"],
         "only bodies inside envelopes use it",
     ),
+    ("ring", &["server"], "only its secrets need it"),
+    ("subtle", &["server"], "only its secrets need it"),
     ("reqwest", &["client"], "the server makes no HTTP requests"),
     (
         "arrow-array",

@@ -10,6 +10,7 @@ const SEALS: &[(&str, &[&str])] = &[
     ("sled", &["storage-core/src/catalog"]),
     ("tokio_uring", &["storage-core/src/io/uring"]),
     ("bincode", &["storage-format/src/"]),
+    ("subtle", &["server/src/secrets"]),
     ("rustls", &["server/src/tls", "client/src/http/tls"]),
     ("rustls_native_certs", &["client/src/http/tls"]),
     ("tokio_rustls", &["server/src/tls"]),

@@ -1,0 +1,217 @@
+//! All tokens of a server: in memory, and in one document of the data folder.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use storage_core::{Documents, StorageError};
+use thiserror::Error;
+
+use super::token::{NewToken, Role, Secret, Token, Why};
+use crate::clock::now_ns;
+use crate::config::TOKENS_FILE as DOCUMENT;
+use crate::secrets::NoRandomness;
+
+/// Tokens that a server keeps, with those that are revoked or expired.
+const TOKENS_MAX: usize = 4096;
+/// Length of a name.
+const NAME_BYTES_MAX: usize = 255;
+/// Agents or storages in the scope of a token.
+const SCOPE_MAX: usize = 1024;
+
+/// Why the tokens cannot be used or changed.
+#[derive(Debug, Error)]
+pub enum TokensError {
+    /// The document cannot be decoded. Nobody could be refused or let in by it.
+    #[error(
+        "{DOCUMENT} in the data folder is damaged: {0}; restore it from a backup, or remove it and \
+         create new tokens with `traceholdd token create`"
+    )]
+    Damaged(String),
+    /// There are too many.
+    #[error("there are {TOKENS_MAX} tokens, with those that are revoked or expired")]
+    TooMany,
+    /// The first token could not create others.
+    #[error("the first token must be an operator's: no other could create the next one")]
+    FirstNotOperator,
+    /// What is requested is no token.
+    #[error("the token is invalid: {0}")]
+    Invalid(&'static str),
+    /// There is no token with this id.
+    #[error("no token has the id {0:?}")]
+    NotFound(String),
+    /// No secret can be made.
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
+    /// The document cannot be read or written.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+/// The document.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TokenList {
+    version: Version,
+    #[serde(with = "shared")]
+    tokens: Vec<Arc<Token>>,
+}
+
+/// Tokens are shared with the requests that present them, and written as what they are.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Token;
+
+    pub(super) fn serialize<S: Serializer>(
+        tokens: &[Arc<Token>],
+        out: S,
+    ) -> Result<S::Ok, S::Error> {
+        out.collect_seq(tokens.iter().map(|token| &**token))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Vec<Arc<Token>>, D::Error> {
+        let tokens = Vec::<Token>::deserialize(from)?;
+        Ok(tokens.into_iter().map(Arc::new).collect())
+    }
+}
+
+/// The version of the document; another one is refused.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+enum Version {
+    #[default]
+    #[serde(rename = "1")]
+    One,
+}
+
+impl TokenList {
+    /// Reads the document; none is a list without tokens.
+    pub(super) fn parse(document: Option<&[u8]>) -> Result<Self, TokensError> {
+        let Some(document) = document else {
+            return Ok(Self::default());
+        };
+        let list = serde_json::from_slice(document);
+        list.map_err(|error| TokensError::Damaged(error.to_string()))
+    }
+
+    pub(super) fn to_document(&self) -> Bytes {
+        let text = serde_json::to_vec_pretty(self);
+        text.expect("tokens can be written as JSON").into()
+    }
+
+    /// Whether it has a token: then nobody comes in without one. Tokens that are revoked count, so
+    /// that revoking the last one does not open the server.
+    pub(super) fn is_closed(&self) -> bool {
+        !self.tokens.is_empty()
+    }
+
+    /// Adds a token, and returns it with the text for its owner.
+    pub(super) fn create(
+        &mut self,
+        new: NewToken,
+        now: i64,
+    ) -> Result<(Arc<Token>, String), TokensError> {
+        let is_name = !new.name.is_empty()
+            && new.name.len() <= NAME_BYTES_MAX
+            && !new.name.chars().any(char::is_control);
+        let problem = if !is_name {
+            Some("its name must have 1 to 255 bytes, none of them a control character")
+        } else if new.agents.len() > SCOPE_MAX || new.storages.len() > SCOPE_MAX {
+            Some("its scope lists more than 1024 agents or storages")
+        } else if !new.agents.is_empty() && new.role != Role::Agent {
+            Some("only tokens with the role agent can be limited to agents")
+        } else if new.expires.is_some_and(|expires| expires <= now) {
+            Some("it has expired already")
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            return Err(TokensError::Invalid(problem));
+        }
+        if self.tokens.len() >= TOKENS_MAX {
+            return Err(TokensError::TooMany);
+        }
+        let (token, text) = Token::new(new, now)?;
+        let is_first = !self.is_closed();
+        if is_first && (token.role != Role::Operator || token.is_scoped()) {
+            return Err(TokensError::FirstNotOperator);
+        }
+        let token = Arc::new(token);
+        self.tokens.push(Arc::clone(&token));
+        Ok((token, text))
+    }
+
+    fn revoke(&mut self, id: &str, now: i64) -> Result<(), TokensError> {
+        let token = self.tokens.iter_mut().find(|token| token.id == id);
+        let token = token.ok_or_else(|| TokensError::NotFound(id.to_owned()))?;
+        if token.revoked.is_none() {
+            Arc::make_mut(token).revoked = Some(now);
+        }
+        Ok(())
+    }
+
+    fn find(&self, secret: &Secret, now: i64) -> Result<Arc<Token>, Why> {
+        let token = self.tokens.iter().find(|token| token.id == secret.id);
+        let token = token.ok_or(Why::Unknown)?;
+        token.check(secret, now).map(|()| Arc::clone(token))
+    }
+}
+
+/// The tokens of a running server.
+pub(super) struct Tokens {
+    list: RwLock<TokenList>,
+    documents: Documents,
+    /// Held while the document is replaced.
+    changing: tokio::sync::Mutex<()>,
+}
+
+impl Tokens {
+    pub(super) async fn load(documents: &Documents) -> Result<Self, TokensError> {
+        let document = documents.read(DOCUMENT).await?;
+        Ok(Self {
+            list: RwLock::new(TokenList::parse(document.as_deref())?),
+            documents: documents.clone(),
+            changing: tokio::sync::Mutex::default(),
+        })
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.list.read().is_closed()
+    }
+
+    pub(super) fn find(&self, secret: &Secret) -> Result<Arc<Token>, Why> {
+        self.list.read().find(secret, now_ns())
+    }
+
+    /// All tokens, the oldest first.
+    pub(super) fn all(&self) -> Vec<Arc<Token>> {
+        self.list.read().tokens.clone()
+    }
+
+    /// Creates a token. It is accepted once it is durable.
+    pub(super) async fn create(&self, new: NewToken) -> Result<(Arc<Token>, String), TokensError> {
+        self.change(|list| list.create(new, now_ns())).await
+    }
+
+    /// Revokes a token. It is refused before this returns.
+    pub(super) async fn revoke(&self, id: &str) -> Result<(), TokensError> {
+        self.change(|list| list.revoke(id, now_ns())).await
+    }
+
+    async fn change<T>(
+        &self,
+        change: impl FnOnce(&mut TokenList) -> Result<T, TokensError>,
+    ) -> Result<T, TokensError> {
+        let _changing = self.changing.lock().await;
+        let mut next = self.list.read().clone();
+        let result = change(&mut next)?;
+        self.documents.write(DOCUMENT, next.to_document()).await?;
+        *self.list.write() = next;
+        Ok(result)
+    }
+}
