@@ -12,7 +12,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::access::{Access, TokensError};
 use crate::app_state::AppState;
+use crate::audit::{Audit, AuditError};
 use crate::background::Background;
 use crate::config::Config;
 use crate::connection::{Stage, serve};
@@ -40,6 +42,21 @@ pub enum AppError {
     /// The certificates cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// Everybody could reach a server that serves everybody.
+    #[error(
+        "{address} can be reached by other machines, and there are no tokens; create one with \
+         `traceholdd token create`, listen on 127.0.0.1, or accept every client with --insecure"
+    )]
+    NoTokens {
+        /// The requested address.
+        address: SocketAddr,
+    },
+    /// The tokens cannot be used.
+    #[error(transparent)]
+    Tokens(#[from] TokensError),
+    /// The audit log cannot be written.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The data folder cannot be used by this server.
     #[error(transparent)]
     DataFolder(#[from] migrations::MigrationError),
@@ -101,13 +118,15 @@ async fn serve_until_stopped(
     let engine = Engine::start(engine, tracer).await?;
     // The only folder that the server can always write to: a root file system may be read-only.
     query_engine::spill_into(data_dir);
+    let (access, audit) = admission(&config, &engine).await?;
+    let is_closed = access.is_closed();
     let recorder = Recorder::start(&engine, config.recorder()).await?;
     let listener = listen(config.http.listen)?;
     let address = listener.local_addr()?;
     let http = config.http.clone();
     let metrics = Arc::new(Metrics::default());
     let app = AppState::new(
-        (engine.clone(), recorder.clone()),
+        (engine.clone(), recorder.clone(), access, audit),
         config,
         Arc::clone(&metrics),
         stage_seen.clone(),
@@ -120,13 +139,7 @@ async fn serve_until_stopped(
     let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
     let jobs = Arc::clone(&app.jobs);
     tracing::info!(%address, io = engine.io_name(), "accepting requests");
-    if !address.ip().to_canonical().is_loopback() {
-        tracing::warn!(
-            %address,
-            "the server has no authentication: everyone who reaches this address can read and \
-             delete everything"
-        );
-    }
+    warn_of_exposure(address, is_closed, tls.is_some());
     let background = Background::start(&app, stage_seen.clone());
     resume_finalizations(&app);
     let certificates = tls.clone().map(|tls| tokio::spawn(tls.keep_current()));
@@ -146,6 +159,39 @@ async fn serve_until_stopped(
     signals.abort();
     tracing::info!("the server has shut down");
     Ok(())
+}
+
+/// The tokens and the audit log of the data folder. Without tokens the server must not be reached
+/// from elsewhere.
+async fn admission(config: &Config, engine: &Engine) -> Result<(Access, Audit), AppError> {
+    let access = Access::load(engine.documents(), &config.access).await?;
+    let is_local = config.http.listen.ip().to_canonical().is_loopback();
+    if !access.is_closed() && !config.http.insecure && !is_local {
+        return Err(AppError::NoTokens {
+            address: config.http.listen,
+        });
+    }
+    Ok((access, Audit::open(config.data_dir(), &config.audit)?))
+}
+
+/// Says in the log who could do harm from other machines.
+fn warn_of_exposure(address: SocketAddr, is_closed: bool, is_encrypted: bool) {
+    if address.ip().to_canonical().is_loopback() {
+        return;
+    }
+    if !is_closed {
+        tracing::warn!(
+            %address,
+            "there are no tokens, so there is no authentication: everyone who reaches this address \
+             can read and delete everything"
+        );
+    } else if !is_encrypted {
+        tracing::warn!(
+            %address,
+            "tokens and traces cross the network in the clear: set [tls], or use a proxy that \
+             encrypts"
+        );
+    }
 }
 
 /// Listens with a backlog for bursts of connections. SO_REUSEADDR allows a restart on a port with

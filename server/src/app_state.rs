@@ -8,6 +8,8 @@ use recording::Recorder;
 use storage_core::Engine;
 use tokio::sync::watch;
 
+use crate::access::Access;
+use crate::audit::Audit;
 use crate::chunk_indexes::{ChunkIndexes, IndexMaker};
 use crate::clock;
 use crate::config::Config;
@@ -25,6 +27,8 @@ use crate::watched_tasks::WatchedTasks;
 /// Shared by all requests; only the counters and the stage change.
 pub(crate) struct AppState {
     pub(crate) engine: Engine,
+    pub(crate) access: Arc<Access>,
+    pub(crate) audit: Arc<Audit>,
     pub(crate) config: Config,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) buffers: Arc<Buffers>,
@@ -48,7 +52,7 @@ pub(crate) struct AppState {
 
 impl AppState {
     pub(crate) fn new(
-        (engine, recorder): (Engine, Recorder),
+        (engine, recorder, access, audit): (Engine, Recorder, Access, Audit),
         config: Config,
         metrics: Arc<Metrics>,
         stage: watch::Receiver<Stage>,
@@ -86,6 +90,8 @@ impl AppState {
             background: WatchedTasks::default(),
             started: clock::since_epoch(),
             openapi,
+            access: Arc::new(access),
+            audit: Arc::new(audit),
             engine,
             config,
             metrics,

@@ -26,7 +26,7 @@ use crate::metrics::{Metrics, RouteGroup};
 use crate::origin::Origins;
 use crate::problem::Problem;
 use crate::request_body::{BodyPace, RequestBody};
-use crate::request_id::RequestIds;
+use crate::request_id::{RequestId, RequestIds};
 
 /// The id of a request, in requests and responses.
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -95,9 +95,14 @@ impl Gate {
     }
 
     /// Answers one request.
-    pub(crate) async fn pass(&self, request: Request<Incoming>, flaw: Option<Flaw>) -> Response {
+    pub(crate) async fn pass(
+        &self,
+        mut request: Request<Incoming>,
+        flaw: Option<Flaw>,
+    ) -> Response {
         let started = Instant::now();
         let id = self.ids.id_of(request.headers());
+        request.extensions_mut().insert(RequestId(id.clone()));
         let group = RouteGroup::of(request.method(), request.uri().path());
         let line = tracing::enabled!(tracing::Level::DEBUG)
             .then(|| format!("{} {}", request.method(), request.uri()));

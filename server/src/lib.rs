@@ -7,6 +7,8 @@
 //! | `tls` | certificates and handshakes |
 //! | `connection` | accepting, limits of time and number, ambiguous framing |
 //! | `gate` | what applies to every request: id, rules of HTTP, panics, problems, metrics, log |
+//! | `access` | who may do what: tokens, and the rule of each route |
+//! | `audit` | the log of changes, whose lines seal each other |
 //! | `changes` | requests that change state, completed even when the client hangs up |
 //! | `routes` | one file per noun: reads the request, calls the engine, builds the response |
 //! | `ingest` | bodies of packets: admission, decoding, splitting, facts |
@@ -18,9 +20,11 @@
 //! the only place of limits. *Invariant:* the server opens no files but its
 //! configuration and certificates; the engine hands out those that may be read.
 
+mod access;
 mod access_log;
 mod app;
 mod app_state;
+mod audit;
 mod authority;
 mod background;
 mod changes;
@@ -49,11 +53,14 @@ mod request_body;
 mod request_id;
 mod retention;
 mod routes;
+mod secrets;
 mod stored_leaves;
 mod tls;
 mod watched_tasks;
 
+pub use access::{OfflineError, TokensError, create_operator_token};
 pub use app::{AppError, run};
+pub use audit::{AuditDamage, AuditError, DamagedAudit, verify_audit};
 pub use config::{Config, ConfigError, ConfigErrors, LogConfig, Overrides};
 pub use logging::{LogError, start as start_logging};
 pub use tls::TlsError;

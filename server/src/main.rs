@@ -7,13 +7,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use server::{Config, ConfigErrors, Overrides, run, start_logging};
+use query_language::time::parse_duration;
+use server::{
+    Config, ConfigErrors, Overrides, create_operator_token, run, start_logging, verify_audit,
+};
 
 /// Every request allocates and frees buffers of packet size. The allocator of the C library returns
 /// such memory to the kernel each time and faults it in again.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The audit log is damaged.
+const EXIT_DAMAGED: u8 = 1;
 /// Invalid usage or configuration.
 const EXIT_USAGE: u8 = 2;
 /// The server failed to start or to shut down cleanly.
@@ -32,8 +37,8 @@ struct Flags {
     /// Folder of all data.
     #[arg(long, value_name = "DIR", global = true)]
     data_dir: Option<PathBuf>,
-    /// Accept an address that other machines can reach: the server has no authentication yet, so
-    /// everyone who reaches it can read and delete everything.
+    /// Accept an address that other machines can reach although there are no tokens: everyone who
+    /// reaches it can read and delete everything.
     #[arg(long, global = true)]
     insecure: bool,
     /// Print the effective settings and exit.
@@ -48,6 +53,38 @@ enum Command {
     /// Check the configuration without starting the server.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// The audit log.
+    #[command(subcommand)]
+    Audit(AuditCommand),
+    /// Tokens of a data folder that no server uses; `tracehold token` asks a server that runs.
+    #[command(subcommand)]
+    Token(TokenCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum AuditCommand {
+    /// Check that no line was removed, changed or moved; exit code 1 otherwise.
+    ///
+    /// Prints the number of the last line and its seal. Note them elsewhere, and compare: lines
+    /// that are missing at the end, and a log that was written anew, cannot be found otherwise.
+    Verify {
+        /// Files of one audit log, the oldest first; by default all of the data folder.
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Create a token of an operator and print it: the first one, or one to replace a lost one.
+    Create {
+        /// What it is for; shown in lists.
+        #[arg(long, default_value = "operator")]
+        name: String,
+        /// It expires after this time, such as 30d or 12h; never by default.
+        #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+        expires: Option<i64>,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -63,7 +100,9 @@ fn main() -> ExitCode {
         file: flags.config,
         listen: flags.listen,
         data_dir: flags.data_dir,
-        insecure: flags.insecure,
+        // A token can be created for a server that is not let out without one.
+        insecure: flags.insecure
+            || matches!(flags.command, Some(Command::Token(_) | Command::Audit(_))),
     };
     let config = match Config::load(&overrides, std::env::vars()) {
         Ok(config) => config,
@@ -78,6 +117,26 @@ fn main() -> ExitCode {
     if is_check || flags.print_config {
         print(&config.to_toml());
         return ExitCode::SUCCESS;
+    }
+    if let Some(Command::Audit(AuditCommand::Verify { files })) = &flags.command {
+        return match verify_audit(config.data_dir(), files) {
+            Ok((number, seal)) => {
+                print(&format!(
+                    "intact: {number} lines, the last one has the seal {seal}\n"
+                ));
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(&error, EXIT_DAMAGED),
+        };
+    }
+    if let Some(Command::Token(TokenCommand::Create { name, expires })) = flags.command {
+        return match create_operator_token(config.data_dir(), name, expires) {
+            Ok(token) => {
+                print(&format!("{token}\n"));
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(&error, EXIT_FAILED),
+        };
     }
     if let Err(error) = start_logging(&config.log) {
         return fail(&error, EXIT_USAGE);

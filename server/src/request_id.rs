@@ -8,6 +8,10 @@ use http::{HeaderMap, HeaderValue};
 /// Maximum length of an id from a client.
 const CLIENT_ID_BYTES_MAX: usize = 64;
 
+/// The id of a request, for those who handle it.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestId(pub(crate) HeaderValue);
+
 /// Generates ids from a random part, which differs in each run, and a counter.
 pub(crate) struct RequestIds {
     run: u64,

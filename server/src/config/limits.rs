@@ -17,7 +17,7 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 61] = [
+const LIMITS: [(&str, &str, i64, i64); 62] = [
     ("http", "connections_max", 1, 1_000_000),
     ("http", "connections_per_peer_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
@@ -31,6 +31,8 @@ const LIMITS: [(&str, &str, i64, i64); 61] = [
     ("http", "json_bytes_max", 1, GIB),
     ("http", "metadata_bytes_max", 1, GIB),
     ("http", "drain_seconds", 0, DAY_SECONDS),
+    ("audit", "file_bytes_max", 4096, TIB),
+    ("audit", "files_max", 1, 10_000),
     ("tls", "reload_seconds", 1, DAY_SECONDS),
     // The maximum packet size of the storage format.
     ("ingest", "packet_bytes_max", 1, 256 * MIB),

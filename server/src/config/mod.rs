@@ -3,6 +3,8 @@
 //! `config/default.toml` documents each setting for operators and is compiled in; a test compares
 //! it with the `Default`s here.
 
+mod access;
+mod audit;
 mod engine;
 mod invalid;
 mod layers;
@@ -16,6 +18,8 @@ mod settings;
 mod tests;
 mod tls;
 
+pub(crate) use access::{AccessConfig, TOKENS_FILE};
+pub(crate) use audit::AuditConfig;
 pub use layers::{ConfigError, ConfigErrors, Overrides};
 pub(crate) use names::items;
 pub(crate) use query::QueryConfig;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::access::{AccessConfig, has_tokens};
+use super::audit::AuditConfig;
 use super::invalid::InvalidSetting;
 use super::log_filter::is_log_filter;
 use super::query::QueryConfig;
@@ -20,6 +22,10 @@ pub struct Config {
     pub http: HttpConfig,
     /// TLS of the listener.
     pub tls: TlsConfig,
+    /// Admission of requests.
+    pub access: AccessConfig,
+    /// The log of changes.
+    pub audit: AuditConfig,
     /// Incoming packets.
     pub ingest: IngestConfig,
     /// The buffer and recordings.
@@ -48,7 +54,7 @@ pub struct Config {
 pub struct HttpConfig {
     /// Address to listen on; port 0 selects a free port.
     pub listen: SocketAddr,
-    /// Whether addresses other than loopback are accepted, although nobody is authenticated.
+    /// Whether addresses other than loopback are accepted, although there are no tokens.
     pub insecure: bool,
     /// Names besides addresses, names without a dot and `*.localhost` that `Host` may have,
     /// separated by commas.
@@ -407,6 +413,11 @@ pub struct BenchConfig {
 }
 
 impl Config {
+    /// The folder of all files.
+    pub fn data_dir(&self) -> &std::path::Path {
+        &self.storage.data_dir
+    }
+
     /// Whether the listener speaks TLS.
     pub fn is_encrypted(&self) -> bool {
         self.tls.is_on()
@@ -429,16 +440,18 @@ impl Config {
             });
         };
         let (http, ingest, storage) = (&self.http, &self.ingest, &self.storage);
-        if !http.insecure && !http.listen.ip().to_canonical().is_loopback() {
+        let is_local = http.listen.ip().to_canonical().is_loopback();
+        if !http.insecure && !is_local && !has_tokens(&storage.data_dir) {
             invalid(
                 "http.listen",
                 format!(
-                    "is {}, which other machines can reach, and the server has no authentication \
-                     yet",
+                    "is {}, which other machines can reach, and there is no authentication: the \
+                     data folder has no tokens",
                     http.listen
                 ),
-                "listen on 127.0.0.1 or [::1] behind a proxy that authenticates, or accept every \
-                 client with --insecure or http.insecure = true",
+                "create a token with `traceholdd token create`, listen on 127.0.0.1 or [::1] \
+                 behind a proxy that authenticates, or accept every client with --insecure or \
+                 http.insecure = true",
             );
         }
         let tls = self.tls.invalid();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use ctf::Leniency;
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::json::{read_body, read_json};
 use super::page::{Page, limit_of, query};
 use super::refusals::{BadRequest, Conflict, NotFound, PayloadTooLarge, UnprocessableEntity};
+use crate::access::Caller;
 use crate::app_state::AppState;
 use crate::problem::Problem;
 
@@ -140,12 +141,15 @@ pub(super) async fn register(
 )]
 pub(super) async fn list(
     State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Json<Page<AgentDocument>>, Problem> {
     let parameters: AgentsQuery = query(&uri)?;
     let agents = app.engine.agents().all();
     let after = parameters.cursor.as_deref().unwrap_or("");
-    let rest = agents.iter().filter(|agent| agent.spec.id.as_str() > after);
+    let rest = agents
+        .iter()
+        .filter(|agent| agent.spec.id.as_str() > after && caller.sees_agent(&agent.spec.id));
     let limit = limit_of(parameters.limit)?;
     Ok(Json(Page::of(
         rest.map(|agent| AgentDocument::from(&**agent)),

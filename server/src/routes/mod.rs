@@ -24,8 +24,10 @@ mod query;
 mod recordings;
 mod refusals;
 mod retention;
+mod security;
 mod storages;
 mod strict_json;
+mod tokens;
 mod verify;
 
 use std::sync::Arc;
@@ -40,7 +42,9 @@ use utoipa::openapi::OpenApi as Description;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::access;
 use crate::app_state::AppState;
+use crate::audit;
 use crate::problem::ProblemDocument;
 
 pub(crate) use finalizations::resume_finalizations;
@@ -65,6 +69,7 @@ pub(crate) use finalizations::resume_finalizations;
         (name = "queries", description = "Finding events"),
         (name = "files", description = "Files of storages, by byte range"),
         (name = "io-trace", description = "Tracing of the server's I/O"),
+        (name = "tokens", description = "Who may do what"),
         (name = "health", description = "Health and metrics"),
         (name = "documents", description = "Pages for people"),
     ),
@@ -89,6 +94,7 @@ fn lists() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(descriptors::list))
         .routes(routes!(files::list))
         .routes(routes!(jobs::list))
+        .routes(routes!(tokens::create, tokens::list))
         .routes(routes!(labels::types))
         .routes(routes!(recordings::start, recordings::list))
         .layer(compression())
@@ -112,6 +118,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(agents::put_metadata))
         .routes(routes!(agents::declare_stream))
         .routes(routes!(storages::show, storages::change, storages::delete))
+        .routes(routes!(tokens::revoke))
         .routes(routes!(storages::open))
         .routes(routes!(finalizations::finalize))
         .routes(routes!(storages::status))
@@ -145,14 +152,16 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
 
 /// All routes and their OpenAPI document. A route cannot be added without its description.
 fn paths() -> (Router<Arc<AppState>>, Description) {
-    OpenApiRouter::with_openapi(Head::openapi())
+    let (router, mut description) = OpenApiRouter::with_openapi(Head::openapi())
         .nest("/api/v1", api())
         .routes(routes!(files::read))
         .routes(routes!(otlp::traces))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))
         .merge(pages())
-        .split_for_parts()
+        .split_for_parts();
+    security::describe(&mut description);
+    (router, description)
 }
 
 /// The OpenAPI document as JSON.
@@ -169,6 +178,8 @@ pub(crate) fn router(app: Arc<AppState>) -> Router {
     let known = Arc::new(parameters::known(&description));
     router
         .route_layer(from_fn_with_state(known, parameters::refuse_unknown))
+        .route_layer(from_fn_with_state(Arc::clone(&app.audit), audit::note))
+        .route_layer(from_fn_with_state(Arc::clone(&app.access), access::admit))
         .fallback(|| async { StatusCode::NOT_FOUND.into_response() })
         .with_state(app)
 }

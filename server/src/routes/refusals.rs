@@ -6,10 +6,16 @@ use utoipa::IntoResponses;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response, ResponseBuilder};
 
 fn problem(status: &str) -> BTreeMap<String, RefOr<Response>> {
+    BTreeMap::from([(status.to_owned(), problem_response(""))])
+}
+
+/// A problem document for this reason.
+pub(super) fn problem_response(description: &str) -> RefOr<Response> {
     let schema = Ref::from_schema_name("ProblemDocument");
     let content = ContentBuilder::new().schema(Some(schema)).build();
-    let response = ResponseBuilder::new().content("application/problem+json", content);
-    BTreeMap::from([(status.to_owned(), response.build().into())])
+    let response = ResponseBuilder::new().description(description);
+    let response = response.content("application/problem+json", content);
+    response.build().into()
 }
 
 macro_rules! refusals {

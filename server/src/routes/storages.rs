@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, StatusCode, Uri};
 use query_language::time::rfc3339;
@@ -22,6 +22,7 @@ use super::json::{read_json, with_location};
 use super::labels::{label_filter, repeated, to_json, to_texts};
 use super::page::{Page, limit_of, malformed};
 use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound, UnprocessableEntity};
+use crate::access::Caller;
 use crate::app_state::AppState;
 use crate::problem::Problem;
 use crate::query::Unreadable;
@@ -243,6 +244,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 )]
 pub(super) async fn list(
     State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
     uri: Uri,
 ) -> Result<Json<Page<StorageDocument>>, Problem> {
     let parameters = storages_query(&uri)?;
@@ -273,7 +275,8 @@ pub(super) async fn list(
     let storages = app.engine.storages().list(&filter);
     let rest = storages
         .into_iter()
-        .filter(|info| after.is_none_or(|after| info.id > after));
+        .filter(|info| after.is_none_or(|after| info.id > after))
+        .filter(|info| caller.sees_storage(info.id));
     let limit = limit_of(parameters.limit)?;
     Ok(Json(Page::of(
         rest.map(|info| StorageDocument::of(&app, info)),

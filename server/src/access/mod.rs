@@ -1,0 +1,364 @@
+//! Who may do what: tokens with roles and scopes, and the rule of every route.
+//!
+//! Without a token the server serves everybody, and listens on loopback only. From the first token
+//! on, a request is refused unless the rule of its route admits its token
+//! (`docs/decisions/0068-tokens.md`).
+
+mod offline;
+mod rules;
+mod token;
+mod tokens;
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use storage_core::{Documents, StorageError};
+use storage_format::{AgentId, StorageId};
+
+use crate::config::AccessConfig;
+use crate::problem::Problem;
+pub use offline::{OfflineError, create_operator_token};
+use rules::{Beyond, Rule};
+pub(crate) use rules::{Right, rule_of};
+pub(crate) use token::{NewToken, Role, Token};
+use token::{Secret, Why};
+use tokens::Tokens;
+pub use tokens::TokensError;
+
+/// The routes that have a rule, by method and path.
+#[cfg(test)]
+pub(crate) fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
+    rules::RULES.iter().map(|rule| (rule.method, rule.path))
+}
+
+/// The text in `WWW-Authenticate` (RFC 6750).
+const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"tracehold\"");
+const CHALLENGE_INVALID: HeaderValue =
+    HeaderValue::from_static("Bearer realm=\"tracehold\", error=\"invalid_token\"");
+
+/// Who sent a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Caller {
+    /// Somebody, on a server without tokens.
+    Anyone,
+    /// The owner of a token.
+    Token(Arc<Token>),
+}
+
+impl Caller {
+    /// Whether the caller may know of this storage.
+    pub(crate) fn sees_storage(&self, id: StorageId) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Token(token) => token.storages.is_empty() || token.storages.contains(&id),
+        }
+    }
+
+    /// Whether the caller may know of this agent.
+    pub(crate) fn sees_agent(&self, id: &AgentId) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Token(token) => token.agents.is_empty() || token.agents.contains(id),
+        }
+    }
+}
+
+/// Admission of requests.
+pub(crate) struct Access {
+    tokens: Tokens,
+    is_metrics_open: bool,
+}
+
+impl Access {
+    /// Reads the tokens of a data folder.
+    pub(crate) async fn load(
+        documents: &Documents,
+        config: &AccessConfig,
+    ) -> Result<Self, TokensError> {
+        Ok(Self {
+            tokens: Tokens::load(documents).await?,
+            is_metrics_open: config.metrics_open,
+        })
+    }
+
+    /// Whether requests need a token.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.tokens.is_closed()
+    }
+
+    /// All tokens, the oldest first.
+    pub(crate) fn tokens(&self) -> Vec<Arc<Token>> {
+        self.tokens.all()
+    }
+
+    /// Creates a token, and returns it with the text for its owner.
+    pub(crate) async fn create(&self, new: NewToken) -> Result<(Arc<Token>, String), TokensError> {
+        self.tokens.create(new).await
+    }
+
+    /// Revokes a token.
+    pub(crate) async fn revoke(&self, id: &str) -> Result<(), TokensError> {
+        self.tokens.revoke(id).await
+    }
+
+    /// Who sent a request with these header fields.
+    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
+        if !self.is_closed() {
+            return Ok(Caller::Anyone);
+        }
+        let mut fields = headers.get_all(header::AUTHORIZATION).iter();
+        let (Some(field), None) = (fields.next(), fields.next()) else {
+            return Err(Refusal::NoToken);
+        };
+        let text = field.to_str().ok().and_then(|text| text.split_once(' '));
+        let secret = text
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+            .and_then(|(_, token)| Secret::parse(token.trim()));
+        let secret = secret.ok_or(Refusal::Token(Why::Unknown))?;
+        let token = self.tokens.find(&secret).map_err(Refusal::Token)?;
+        Ok(Caller::Token(token))
+    }
+
+    /// Whether `caller` may use a route, with these values in its path.
+    fn check(&self, caller: &Caller, rule: &Rule, named: &Named) -> Result<(), Refusal> {
+        let Caller::Token(token) = caller else {
+            return Ok(());
+        };
+        if !token.role.has(rule.right) {
+            return Err(Refusal::Role(token.role));
+        }
+        // The answer about a storage that exists must be that about one that does not.
+        if let Some(storage) = named.storage
+            && !caller.sees_storage(storage)
+        {
+            return Err(Refusal::Storage(storage));
+        }
+        if let Some(agent) = &named.agent
+            && !caller.sees_agent(agent)
+        {
+            return Err(Refusal::Agent);
+        }
+        let is_wide = match rule.beyond {
+            Beyond::Nothing | Beyond::Seen => false,
+            Beyond::Storages => !token.storages.is_empty(),
+            Beyond::Everything => token.is_scoped(),
+        };
+        if is_wide {
+            return Err(Refusal::Wide);
+        }
+        Ok(())
+    }
+
+    fn is_open(&self, rule: &Rule) -> bool {
+        match rule.right {
+            Right::Nothing => true,
+            Right::Metrics => self.is_metrics_open,
+            Right::Find | Right::Push | Right::Read | Right::Operate => false,
+        }
+    }
+}
+
+/// What a path names.
+#[derive(Debug, Default)]
+struct Named {
+    storage: Option<StorageId>,
+    agent: Option<AgentId>,
+}
+
+impl Named {
+    /// Values that are no ids are refused by their handlers.
+    fn of(path: &str, values: &RawPathParams) -> Self {
+        let is_of_storage =
+            path.starts_with("/api/v1/storages/{id}") || path.starts_with("/storage/{id}/");
+        let value = |wanted: &str| {
+            let mut values = values.iter();
+            values.find_map(|(name, value)| (name == wanted).then_some(value))
+        };
+        Self {
+            storage: value("id")
+                .filter(|_| is_of_storage)
+                .and_then(|id| id.parse().ok()),
+            agent: value("agent").and_then(|id| id.parse().ok()),
+        }
+    }
+}
+
+/// Why a request is not admitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Refusal {
+    NoToken,
+    Token(Why),
+    Role(Role),
+    Storage(StorageId),
+    Agent,
+    Wide,
+    /// The route has only these methods.
+    Method(String),
+}
+
+/// Admits a request to its route, and tells the handler who sent it.
+pub(crate) async fn admit(
+    State(access): State<Arc<Access>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut head, body) = request.into_parts();
+    let admitted = admitted(&access, &mut head).await;
+    match admitted {
+        Ok(caller) => {
+            head.extensions.insert(caller);
+            next.run(Request::from_parts(head, body)).await
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn admitted(access: &Access, head: &mut http::request::Parts) -> Result<Caller, Refusal> {
+    if !access.is_closed() {
+        return Ok(Caller::Anyone);
+    }
+    let path = head.extensions.get::<MatchedPath>().cloned();
+    let path = path.as_ref().map_or("", MatchedPath::as_str);
+    let Some(rule) = rule_of(&head.method, path) else {
+        return Err(Refusal::Method(rules::methods(path)));
+    };
+    if access.is_open(rule) {
+        return Ok(Caller::Anyone);
+    }
+    let caller = access.caller(&head.headers)?;
+    let values = RawPathParams::from_request_parts(head, &()).await;
+    // Without its values a path names nothing, and a scope would be passed by.
+    let values = values.map_err(|_| Refusal::Wide)?;
+    let named = Named::of(path, &values);
+    access.check(&caller, rule, &named)?;
+    Ok(caller)
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let field = match &self {
+            Self::NoToken => Some((header::WWW_AUTHENTICATE, CHALLENGE)),
+            Self::Token(_) => Some((header::WWW_AUTHENTICATE, CHALLENGE_INVALID)),
+            Self::Method(methods) => {
+                let methods = HeaderValue::from_str(methods).ok();
+                methods.map(|methods| (header::ALLOW, methods))
+            }
+            Self::Role(_) | Self::Storage(_) | Self::Agent | Self::Wide => None,
+        };
+        let mut response = Problem::from(self).into_response();
+        response.headers_mut().extend(field);
+        response
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoToken => Self::new(
+                StatusCode::UNAUTHORIZED,
+                "token_required",
+                "the request needs a token",
+            )
+            .cause("it has no Authorization field, or several, and this server has tokens")
+            .remedy("send Authorization: Bearer TOKEN; an operator creates tokens"),
+            Refusal::Token(why) => Self::new(
+                StatusCode::UNAUTHORIZED,
+                "token_invalid",
+                "the token is not accepted",
+            )
+            .cause(match why {
+                Why::Unknown => "it is not a token of this server",
+                Why::Revoked => "it was revoked",
+                Why::Expired => "it has expired",
+            })
+            .remedy("ask an operator for a new token"),
+            Refusal::Role(role) => Self::new(
+                StatusCode::FORBIDDEN,
+                "role_insufficient",
+                "the role of the token does not allow the request",
+            )
+            .cause(match role {
+                Role::Agent => {
+                    "an agent pushes packets, and reads nothing but the list of storages"
+                }
+                Role::Reader => "a reader changes nothing",
+                Role::Operator => "an operator may do everything",
+            })
+            .remedy("use a token of another role"),
+            Refusal::Agent => Self::new(
+                StatusCode::FORBIDDEN,
+                "scope_insufficient",
+                "the request is outside the scope of the token",
+            )
+            .cause("the token is limited to other agents")
+            .remedy("use the id of an agent in its scope, or another token"),
+            Refusal::Wide => Self::new(
+                StatusCode::FORBIDDEN,
+                "scope_insufficient",
+                "the request is outside the scope of the token",
+            )
+            .cause("the token is limited to some agents or storages, and the request is not")
+            .remedy("use a request that names the agent or storage in its path, or another token"),
+            Refusal::Storage(storage) => StorageError::StorageNotFound(storage).into(),
+            Refusal::Method(_) => Self::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "method_not_allowed",
+                "method not allowed",
+            )
+            .cause("the path exists, but not for this method")
+            .remedy("use one of the methods in the Allow field"),
+        }
+    }
+}
+
+impl From<TokensError> for Problem {
+    fn from(error: TokensError) -> Self {
+        let detail = error.to_string();
+        match error {
+            TokensError::Storage(error) => error.into(),
+            TokensError::NotFound(_) => Self::new(
+                StatusCode::NOT_FOUND,
+                "token_not_found",
+                "there is no such token",
+            )
+            .detail(detail)
+            .cause("tokens are named by their id")
+            .remedy("GET /api/v1/tokens lists them"),
+            TokensError::Invalid(_) => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "token_malformed",
+                "the token cannot be created",
+            )
+            .detail(detail)
+            .cause("its name, scope or expiry is not allowed")
+            .remedy("correct what detail names"),
+            TokensError::FirstNotOperator => Self::new(
+                StatusCode::CONFLICT,
+                "first_token_not_operator",
+                "the first token must be an operator's",
+            )
+            .detail(detail)
+            .cause("from the first token on, every request needs one")
+            .remedy("create a token with the role operator and without a scope first"),
+            TokensError::TooMany => Self::new(
+                StatusCode::CONFLICT,
+                "tokens_exhausted",
+                "there are too many tokens",
+            )
+            .detail(detail)
+            .cause("tokens that are revoked or expired are kept")
+            .remedy("use fewer tokens with wider scopes"),
+            TokensError::Damaged(_) | TokensError::NoRandomness(_) => Self::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "internal_error",
+                "internal error",
+            )
+            .detail(detail)
+            .cause("the server cannot make or keep tokens")
+            .remedy("search the server's log for the request id"),
+        }
+    }
+}

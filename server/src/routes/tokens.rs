@@ -1,0 +1,181 @@
+//! Tokens: who may do what.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use query_language::time::rfc3339;
+use serde::{Deserialize, Serialize};
+use storage_format::{AgentId, StorageId};
+use utoipa::{IntoParams, ToSchema};
+
+use super::json::{read_json, with_location};
+use super::page::{Page, limit_of, query};
+use super::refusals::{BadRequest, Conflict, NotFound, UnprocessableEntity};
+use crate::access::{NewToken, Role, Token};
+use crate::app_state::AppState;
+use crate::clock::now_ns;
+use crate::problem::Problem;
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// A token to create.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TokenCreation {
+    /// For people: what it is for.
+    name: String,
+    role: Role,
+    /// Only these agents; all by default. For the role `agent` only.
+    #[serde(default)]
+    agents: Vec<String>,
+    /// Only these storages, by id; all by default.
+    #[serde(default)]
+    storages: Vec<String>,
+    /// It expires after this time; never by default.
+    #[serde(default)]
+    expires_seconds: Option<u32>,
+}
+
+/// A token, without its secret.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct TokenDocument {
+    /// Names the token; not secret.
+    id: String,
+    name: String,
+    role: Role,
+    /// Only these agents, if any are listed.
+    agents: Vec<String>,
+    /// Only these storages, if any are listed.
+    storages: Vec<String>,
+    /// RFC 3339.
+    created: String,
+    expires: Option<String>,
+    revoked: Option<String>,
+    /// Whether it is accepted now.
+    is_good: bool,
+}
+
+/// A new token.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct NewTokenDocument {
+    /// The secret to present, which is returned only here.
+    token: String,
+    #[serde(flatten)]
+    document: TokenDocument,
+}
+
+/// Selection of tokens.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct TokensQuery {
+    /// The `next` of the previous page.
+    cursor: Option<String>,
+    /// Maximum number of items, up to 1000; 100 by default.
+    limit: Option<usize>,
+}
+
+impl From<&Token> for TokenDocument {
+    fn from(token: &Token) -> Self {
+        Self {
+            id: token.id.clone(),
+            name: token.name.clone(),
+            role: token.role,
+            agents: token.agents.iter().map(AgentId::to_string).collect(),
+            storages: token.storages.iter().map(StorageId::to_string).collect(),
+            created: rfc3339(token.created),
+            expires: token.expires.map(rfc3339),
+            revoked: token.revoked.map(rfc3339),
+            is_good: token.is_good(now_ns()),
+        }
+    }
+}
+
+/// Creates a token. From the first one on, which must be an operator's, every request needs one.
+#[utoipa::path(
+    post, operation_id = "create_token", path = "/tokens", tag = "tokens",
+    request_body = TokenCreation,
+    responses(
+        (status = 201, body = NewTokenDocument, description = "Created"),
+        BadRequest, Conflict, UnprocessableEntity,
+    ),
+)]
+pub(super) async fn create(
+    State(app): State<Arc<AppState>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let request: TokenCreation = read_json(&app, &headers, body).await?;
+    let agents: Result<Vec<AgentId>, _> = request.agents.iter().map(|id| id.parse()).collect();
+    let storages: Result<Vec<StorageId>, _> =
+        request.storages.iter().map(|id| id.parse()).collect();
+    let lasts = request
+        .expires_seconds
+        .map(|seconds| i64::from(seconds) * SECOND_NS);
+    let new = NewToken {
+        name: request.name,
+        role: request.role,
+        agents: agents?,
+        storages: storages?,
+        expires: lasts.map(|lasts| now_ns().saturating_add(lasts)),
+    };
+    let (token, secret) = app.access.create(new).await?;
+    tracing::info!(token = token.id, role = ?token.role, "a token was created");
+    let location = format!("/api/v1/tokens/{}", token.id);
+    let document = NewTokenDocument {
+        token: secret,
+        document: TokenDocument::from(&*token),
+    };
+    let mut response = (StatusCode::CREATED, Json(document)).into_response();
+    let no_store = HeaderValue::from_static("no-store");
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, no_store);
+    Ok(with_location(response, location))
+}
+
+/// Lists tokens, sorted by id, without their secrets.
+#[utoipa::path(
+    get, operation_id = "list_tokens", path = "/tokens", tag = "tokens", params(TokensQuery),
+    responses(
+        (status = 200, body = Page<TokenDocument>, description = "Tokens, by id"),
+        BadRequest,
+    ),
+)]
+pub(super) async fn list(
+    State(app): State<Arc<AppState>>,
+    uri: Uri,
+) -> Result<Json<Page<TokenDocument>>, Problem> {
+    let parameters: TokensQuery = query(&uri)?;
+    let mut tokens = app.access.tokens();
+    tokens.sort_by(|one, other| one.id.cmp(&other.id));
+    let after = parameters.cursor.unwrap_or_default();
+    let rest = tokens.iter().filter(|token| token.id > after);
+    Ok(Json(Page::of(
+        rest.map(|token| TokenDocument::from(&**token)),
+        limit_of(parameters.limit)?,
+        |token| token.id.clone(),
+    )))
+}
+
+/// Revokes a token: it is refused from now on. Repeating the request changes nothing.
+#[utoipa::path(
+    delete, operation_id = "revoke_token", path = "/tokens/{token}", tag = "tokens",
+    params(("token" = String, Path, description = "Its id")),
+    responses(
+        (status = 204, description = "Revoked"),
+        NotFound,
+    ),
+)]
+pub(super) async fn revoke(
+    State(app): State<Arc<AppState>>,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Problem> {
+    app.access.revoke(&id).await?;
+    tracing::info!(token = id, "a token was revoked");
+    Ok(StatusCode::NO_CONTENT)
+}
