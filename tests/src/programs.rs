@@ -78,6 +78,7 @@ pub fn run_tracehold(arguments: &[String]) -> Output {
         .args(arguments)
         .env_remove("TRACEHOLD_SERVER")
         .env_remove("TRACEHOLD_TOKEN")
+        .env_remove("TRACEHOLD_TOKEN_FILE")
         .env_remove("TRACEHOLD_CA_FILE");
     command.output().expect("the program was built")
 }

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::error::CommandError;
-use crate::http::{Client, Retry, ServerUrl, TlsFiles};
+use crate::ClientError;
+use crate::http::{Bearer, Client, Retry, ServerUrl, TlsFiles};
 
 /// Options that every subcommand accepts.
 #[derive(Debug, Clone, Args)]
@@ -32,7 +33,10 @@ pub struct Global {
         value_name = "TOKEN",
         hide_env_values = true
     )]
-    pub token: Option<String>,
+    pub token: Option<Bearer>,
+    /// File with the bearer token, if it is given neither here nor in TRACEHOLD_TOKEN
+    #[arg(long, global = true, env = "TRACEHOLD_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// PEM file with the authorities to trust on https, instead of those of the system
     #[arg(long, global = true, env = "TRACEHOLD_CA_FILE", value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
@@ -110,13 +114,23 @@ impl Context {
 
     /// A client of another server, with the same token.
     pub fn client_of(&self, server: ServerUrl, retry: Retry) -> Result<Client, CommandError> {
-        let token = self.global.token.clone();
+        let token = self.token()?;
         let files = TlsFiles {
             ca: self.global.ca_file.clone(),
             certificate: self.global.client_certificate.clone(),
             key: self.global.client_key.clone(),
         };
         Ok(Client::with_tls(server, token, retry, &files)?)
+    }
+
+    /// The token, or the one in the token file.
+    fn token(&self) -> Result<Option<Bearer>, CommandError> {
+        let (None, Some(file)) = (&self.global.token, &self.global.token_file) else {
+            return Ok(self.global.token.clone());
+        };
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|error| ClientError::file(file, error))?;
+        Ok(Some(Bearer::from(text)))
     }
 
     /// Runs `work` to completion on a new runtime.

@@ -22,6 +22,7 @@ mod push;
 mod query;
 mod record;
 mod storage;
+mod token;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -63,6 +64,7 @@ subcommands! {
     Query(query::Query),
     Record(record::Record),
     Storage(storage::Storage),
+    Token(token::Token),
 }
 
 const EXIT_CODES: &str = "Exit codes:

@@ -9,6 +9,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Method, Response};
 use serde::de::DeserializeOwned;
 
+use super::bearer::Bearer;
 use super::problem::Problem;
 use super::retry::{Retry, RetryReason, is_temporary, retry_after};
 use super::server_url::ServerUrl;
@@ -29,7 +30,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone)]
 pub struct Client {
     server: ServerUrl,
-    token: Option<String>,
+    token: Option<Bearer>,
     /// Name of the reader, for the label `explored_by`.
     reader: Option<String>,
     retry: Retry,
@@ -134,13 +135,13 @@ impl Client {
         token: Option<String>,
         retry: Retry,
     ) -> Result<Self, ClientError> {
-        Self::with_tls(server, token, retry, &TlsFiles::default())
+        Self::with_tls(server, token.map(Bearer::from), retry, &TlsFiles::default())
     }
 
     /// As [`Self::new`], with these files for HTTPS.
     pub fn with_tls(
         server: ServerUrl,
-        token: Option<String>,
+        token: Option<Bearer>,
         retry: Retry,
         files: &TlsFiles,
     ) -> Result<Self, ClientError> {
@@ -228,7 +229,7 @@ impl Client {
     async fn attempt(&self, call: &Call) -> Result<Response, reqwest::Error> {
         let mut request = self.http.request(call.method.clone(), &call.url);
         if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
+            request = request.bearer_auth(token.as_str());
         }
         if let Some(reader) = &self.reader {
             request = request.header("tracehold-reader", reader);
@@ -253,7 +254,7 @@ impl Client {
     ) -> Result<Response, ClientError> {
         let mut request = self.http.request(call.method.clone(), &call.url);
         if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
+            request = request.bearer_auth(token.as_str());
         }
         let request = request.header(CONTENT_TYPE, content_type).body(body);
         match request.send().await {

@@ -6,6 +6,7 @@
 
 mod agents;
 mod archives;
+mod bearer;
 mod call;
 mod files;
 mod io_trace;
@@ -21,9 +22,11 @@ mod retry;
 mod server_url;
 mod storages;
 mod tls;
+mod tokens;
 
 pub use agents::{Agent, AgentSpec, Stream, StreamSpec};
 pub use archives::ArchiveProgress;
+pub use bearer::Bearer;
 pub use call::Client;
 pub use files::{FileBytes, FileInfo};
 pub use io_trace::{IoTraceStart, IoTraceStatus};
@@ -42,6 +45,7 @@ pub use storages::{
     Damage, Missing, NewStorage, RepairResult, Storage, StorageFilter, VerifyReport,
 };
 pub use tls::TlsFiles;
+pub use tokens::{CreatedToken, NewToken, Token};
 
 #[cfg(test)]
 mod tests;
