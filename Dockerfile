@@ -24,8 +24,9 @@ USER tracehold
 VOLUME /var/lib/tracehold
 EXPOSE 7117
 # Inside the container the server listens on all addresses; `-p` decides which address of the host is
-# published. The server has no authentication yet and refuses such an address otherwise: publish it on
-# loopback, or behind a proxy that authenticates clients.
+# published. Without tokens the server refuses such an address otherwise: publish it on loopback, or
+# create a token first, and set TRACEHOLD_HTTP_INSECURE=false:
+#   docker run --rm -v tracehold:/var/lib/tracehold tracehold token create
 ENV TRACEHOLD_HTTP_LISTEN=0.0.0.0:7117 TRACEHOLD_HTTP_INSECURE=true \
     TRACEHOLD_STORAGE_DATA_DIR=/var/lib/tracehold
 # SIGTERM drains and commits; give it longer than http.drain_seconds before SIGKILL.

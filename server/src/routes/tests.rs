@@ -1,5 +1,7 @@
 //! Every route is described, and every described route exists.
 
+mod admission;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -10,7 +12,9 @@ use tokio::sync::watch;
 use tower::ServiceExt;
 
 use super::{openapi_json, router};
+use crate::access::Access;
 use crate::app_state::AppState;
+use crate::audit::Audit;
 use crate::config::{Config, Io};
 use crate::connection::Stage;
 use crate::metrics::Metrics;
@@ -77,6 +81,7 @@ fn filled(path: &str) -> String {
         .replace("{file}", "f")
         .replace("{name}", "n")
         .replace("{value}", "v")
+        .replace("{token}", "t")
         .replace("{job}", "01932c5e-0000-7000-8000-000000000000")
 }
 
@@ -147,6 +152,12 @@ fn bytes_are_described_as_bytes_and_absence_as_null() {
 
 /// A router over a new engine.
 async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine) {
+    let (app, engine) = app(folder).await;
+    (router(app), engine)
+}
+
+/// The state of the server over a new engine.
+async fn app(folder: &std::path::Path) -> (Arc<AppState>, storage_core::Engine) {
     let mut config = Config::default();
     config.storage.data_dir = folder.to_owned();
     config.storage.io = Io::Blocking;
@@ -155,15 +166,19 @@ async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine
     let recorder = recording::Recorder::start(&engine, config.recorder())
         .await
         .unwrap();
+    let access = Access::load(engine.documents(), &config.access)
+        .await
+        .unwrap();
+    let audit = Audit::open(folder, &config.audit).unwrap();
     let metrics = Arc::new(Metrics::default());
     let app = AppState::new(
-        (engine.clone(), recorder),
+        (engine.clone(), recorder, access, audit),
         config,
         metrics,
         seen,
         openapi_json().into(),
     );
-    (router(app), engine)
+    (app, engine)
 }
 
 #[tokio::test]

@@ -1,0 +1,323 @@
+//! Every route, role and scope: who is admitted.
+
+use axum::Router;
+use axum::routing::{MethodFilter, MethodRouter};
+use http::{HeaderMap, header};
+use storage_core::{Engine, EngineConfig};
+use storage_format::StorageId;
+
+use super::*;
+use crate::access::{NewToken, Role, admit};
+use crate::config::AccessConfig;
+use crate::problem::Problem;
+
+/// Who is admitted to each route: everybody (`*`), agents, readers and operators (`aro`), and those
+/// whose token is limited to the storage or agent in the path (`ARO`). Absent: nobody.
+const ADMITTED: &[(&str, &str, &str)] = &[
+    ("get", "/", "*"),
+    ("get", "/docs", "*"),
+    ("get", "/livez", "*"),
+    ("get", "/metrics", "*"),
+    ("get", "/openapi.json", "*"),
+    ("get", "/readyz", "*"),
+    ("get", "/storage/{id}/{file}", "roRO"),
+    ("post", "/v1/traces", "ao"),
+    ("get", "/api/v1/agents", "aroARO"),
+    ("get", "/api/v1/agents/{agent}", "aroARO"),
+    ("put", "/api/v1/agents/{agent}", "aoAO"),
+    ("put", "/api/v1/agents/{agent}/metadata", "aoAO"),
+    ("put", "/api/v1/agents/{agent}/streams/{stream}", "aoAO"),
+    (
+        "head",
+        "/api/v1/agents/{agent}/streams/{stream}/packets",
+        "ao",
+    ),
+    (
+        "post",
+        "/api/v1/agents/{agent}/streams/{stream}/packets",
+        "ao",
+    ),
+    ("get", "/api/v1/buffer", "ro"),
+    ("post", "/api/v1/buffer/copy", "o"),
+    ("get", "/api/v1/io-trace", "ro"),
+    ("post", "/api/v1/io-trace/start", "o"),
+    ("post", "/api/v1/io-trace/stop", "o"),
+    ("get", "/api/v1/jobs", "ro"),
+    ("delete", "/api/v1/jobs/{job}", "o"),
+    ("get", "/api/v1/jobs/{job}", "ro"),
+    ("get", "/api/v1/label-types", "ro"),
+    ("get", "/api/v1/label-types/{name}", "ro"),
+    ("put", "/api/v1/label-types/{name}", "o"),
+    ("delete", "/api/v1/label-types/{name}", "o"),
+    ("delete", "/api/v1/label-types/{name}/values/{value}", "o"),
+    ("post", "/api/v1/query", "ro"),
+    ("get", "/api/v1/recordings", "ro"),
+    ("post", "/api/v1/recordings", "o"),
+    ("get", "/api/v1/recordings/{id}", "ro"),
+    ("delete", "/api/v1/recordings/{id}", "o"),
+    ("get", "/api/v1/storages", "aroARO"),
+    ("post", "/api/v1/storages", "o"),
+    ("post", "/api/v1/storages/import", "o"),
+    ("get", "/api/v1/storages/{id}", "aroARO"),
+    ("patch", "/api/v1/storages/{id}", "oO"),
+    ("delete", "/api/v1/storages/{id}", "oO"),
+    (
+        "head",
+        "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/packets",
+        "aoAO",
+    ),
+    (
+        "post",
+        "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/packets",
+        "aoAO",
+    ),
+    (
+        "put",
+        "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/provenance",
+        "aoAO",
+    ),
+    ("post", "/api/v1/storages/{id}/copy", "o"),
+    ("get", "/api/v1/storages/{id}/descriptors", "roRO"),
+    ("get", "/api/v1/storages/{id}/export", "roRO"),
+    ("get", "/api/v1/storages/{id}/files", "roRO"),
+    ("post", "/api/v1/storages/{id}/finalize", "oO"),
+    ("get", "/api/v1/storages/{id}/labels", "roRO"),
+    ("post", "/api/v1/storages/{id}/labels", "oO"),
+    ("put", "/api/v1/storages/{id}/labels/{name}", "oO"),
+    ("delete", "/api/v1/storages/{id}/labels/{name}", "oO"),
+    ("post", "/api/v1/storages/{id}/open", "oO"),
+    ("get", "/api/v1/storages/{id}/packets/{number}", "roRO"),
+    ("post", "/api/v1/storages/{id}/query", "roRO"),
+    ("get", "/api/v1/storages/{id}/status", "aroARO"),
+    ("post", "/api/v1/storages/{id}/verify", "roRO"),
+    ("get", "/api/v1/tokens", "o"),
+    ("post", "/api/v1/tokens", "o"),
+    ("delete", "/api/v1/tokens/{token}", "o"),
+];
+
+/// The storage that scoped tokens are for, and another one.
+const OWN: &str = "01932c5e-0000-7000-8000-000000000001";
+const OTHER: &str = "01932c5e-0000-7000-8000-000000000000";
+
+fn method(name: &str) -> Method {
+    Method::from_bytes(name.to_ascii_uppercase().as_bytes()).unwrap()
+}
+
+/// The described routes behind the admission of the server, with handlers that do nothing.
+fn doorway(access: &Arc<Access>) -> Router {
+    let routes = described().into_iter();
+    let router = routes.fold(Router::new(), |router, (name, path)| {
+        let filter = MethodFilter::try_from(method(&name)).unwrap();
+        let handler = || async { StatusCode::IM_A_TEAPOT };
+        router.route(&path, MethodRouter::new().on(filter, handler))
+    });
+    router.route_layer(axum::middleware::from_fn_with_state(
+        Arc::clone(access),
+        admit,
+    ))
+}
+
+/// Status, code and challenge of the answer to a request with this token.
+async fn ask(
+    doorway: &Router,
+    name: &str,
+    target: &str,
+    token: Option<&str>,
+) -> (u16, &'static str, HeaderMap) {
+    let mut request = Request::builder().method(method(name)).uri(target);
+    if let Some(token) = token {
+        request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request.body(Body::empty()).unwrap();
+    let response = doorway.clone().oneshot(request).await.unwrap();
+    let problem = response.extensions().get::<Problem>();
+    let code = problem.map_or("", |problem| problem.code());
+    (response.status().as_u16(), code, response.headers().clone())
+}
+
+async fn started(folder: &std::path::Path) -> (Engine, Arc<Access>) {
+    let mut config = Config::default();
+    config.storage.data_dir = folder.to_owned();
+    config.storage.io = Io::Blocking;
+    let engine: EngineConfig = config.engine();
+    let engine = Engine::open(engine).await.unwrap();
+    let access = Access::load(engine.documents(), &AccessConfig::default()).await;
+    (engine, Arc::new(access.unwrap()))
+}
+
+fn new(role: Role, is_scoped: bool) -> NewToken {
+    let is_of_agents = is_scoped && role == Role::Agent;
+    NewToken {
+        name: "n".to_owned(),
+        role,
+        agents: is_of_agents
+            .then(|| "a".parse().unwrap())
+            .into_iter()
+            .collect(),
+        storages: is_scoped
+            .then(|| OWN.parse().unwrap())
+            .into_iter()
+            .collect(),
+        expires: None,
+    }
+}
+
+/// A token for each letter of the table.
+async fn tokens(access: &Access) -> Vec<(char, String)> {
+    let mut tokens = Vec::new();
+    for (letter, role, is_scoped) in [
+        ('o', Role::Operator, false),
+        ('a', Role::Agent, false),
+        ('r', Role::Reader, false),
+        ('A', Role::Agent, true),
+        ('R', Role::Reader, true),
+        ('O', Role::Operator, true),
+    ] {
+        let (_, text) = access.create(new(role, is_scoped)).await.unwrap();
+        tokens.push((letter, text));
+    }
+    tokens
+}
+
+#[test]
+fn the_table_has_every_route() {
+    let listed: BTreeSet<(String, String)> = ADMITTED
+        .iter()
+        .map(|(method, path, _)| ((*method).to_owned(), (*path).to_owned()))
+        .collect();
+    assert_eq!(listed, described());
+    let ruled: BTreeSet<(String, String)> = crate::access::routes()
+        .map(|(method, path)| (method.to_ascii_lowercase(), path.to_owned()))
+        .collect();
+    assert_eq!(ruled, described());
+}
+
+#[tokio::test]
+async fn every_role_and_scope_is_admitted_where_the_table_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, access) = started(folder.path()).await;
+    let doorway = doorway(&access);
+    for (name, path, _) in ADMITTED {
+        let (status, ..) = ask(&doorway, name, &filled(path), None).await;
+        assert_eq!(status, 418, "without tokens: {name} {path}");
+    }
+    let tokens = tokens(&access).await;
+    for (name, path, admitted) in ADMITTED {
+        let own = filled(path).replace(OTHER, OWN);
+        let is_open = *admitted == "*";
+        let (status, code, headers) = ask(&doorway, name, &own, None).await;
+        let wanted = if is_open { 418 } else { 401 };
+        assert_eq!(status, wanted, "nobody: {name} {path}");
+        let challenge = headers.get(header::WWW_AUTHENTICATE);
+        assert_eq!(challenge.is_some(), !is_open, "{name} {path}");
+        assert_eq!(code, if is_open { "" } else { "token_required" });
+        for (letter, token) in &tokens {
+            let (status, code, _) = ask(&doorway, name, &own, Some(token)).await;
+            let is_admitted = is_open || admitted.contains(*letter);
+            let wanted = if is_admitted { 418 } else { 403 };
+            assert_eq!(status, wanted, "{letter}: {name} {path} {code}");
+        }
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn outside_its_scope_a_token_learns_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, access) = started(folder.path()).await;
+    let doorway = doorway(&access);
+    let tokens = tokens(&access).await;
+    for (name, path, admitted) in ADMITTED {
+        let of_storage = path.contains("/storages/{id}") || path.starts_with("/storage/{id}");
+        for (letter, token) in tokens.iter().filter(|(letter, _)| letter.is_uppercase()) {
+            if of_storage {
+                let target = filled(path);
+                let (status, code, _) = ask(&doorway, name, &target, Some(token)).await;
+                let wide = letter.to_ascii_lowercase();
+                let wanted = if !admitted.contains(wide) {
+                    (403, "role_insufficient")
+                } else {
+                    (404, "storage_not_found")
+                };
+                assert_eq!((status, code), wanted, "{letter}: {name} {path}");
+            }
+            // Spellings of one id are one id.
+            let other = OTHER.to_ascii_uppercase();
+            let target = filled(path).replace(OTHER, &other);
+            let (status, ..) = ask(&doorway, name, &target, Some(token)).await;
+            let is_id = other.parse::<StorageId>().is_ok();
+            assert!(
+                !(of_storage && is_id) || status != 418,
+                "{letter}: {name} {path}"
+            );
+        }
+        if path.contains("{agent}") {
+            let (_, token) = tokens.iter().find(|(letter, _)| *letter == 'A').unwrap();
+            let target = path.replace("{agent}", "b").replace("{id}", OWN);
+            let (status, code, _) = ask(&doorway, name, &filled(&target), Some(token)).await;
+            assert_eq!((status, code), (403, "scope_insufficient"), "{name} {path}");
+        }
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn tokens_outlive_the_server_and_end_when_they_are_revoked() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, access) = started(folder.path()).await;
+    let first = access.create(new(Role::Reader, false)).await;
+    assert!(first.is_err(), "nobody could create the second one");
+    let tokens = tokens(&access).await;
+    let ids: Vec<String> = (access.tokens().iter())
+        .map(|token| token.id.clone())
+        .collect();
+    engine.shutdown().await.unwrap();
+    drop((engine, access));
+
+    let (engine, access) = started(folder.path()).await;
+    let doorway = doorway(&access);
+    for ((_, token), id) in tokens.iter().zip(&ids) {
+        let (status, ..) = ask(&doorway, "get", "/api/v1/storages", Some(token)).await;
+        assert_eq!(status, 418);
+        access.revoke(id).await.unwrap();
+        access.revoke(id).await.unwrap();
+        let (status, code, headers) = ask(&doorway, "get", "/api/v1/storages", Some(token)).await;
+        assert_eq!((status, code), (401, "token_invalid"));
+        assert!(headers.contains_key(header::WWW_AUTHENTICATE));
+    }
+    // The last one is revoked: the server stays closed.
+    assert!(access.is_closed());
+    assert_eq!(ask(&doorway, "get", "/api/v1/storages", None).await.0, 401);
+    for wrong in ["", "tracehold_", "x y", &"t".repeat(5000)] {
+        let (status, ..) = ask(&doorway, "get", "/api/v1/storages", Some(wrong)).await;
+        assert_eq!(status, 401, "{wrong}");
+    }
+    assert!(access.revoke("absent").await.is_err());
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn damaged_tokens_are_no_open_door() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, _) = started(folder.path()).await;
+    for damage in ["", "{}", "{\"version\":\"2\",\"tokens\":[]}", "\u{0}"] {
+        let written = engine.documents().write("tokens.json", damage.into()).await;
+        written.unwrap();
+        let access = Access::load(engine.documents(), &AccessConfig::default()).await;
+        assert!(access.is_err(), "{damage:?}");
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_real_routes_are_behind_the_admission() {
+    let folder = tempfile::tempdir().unwrap();
+    let (app, engine) = app(folder.path()).await;
+    let router = router(Arc::clone(&app));
+    app.access.create(new(Role::Operator, false)).await.unwrap();
+    for (name, path, admitted) in ADMITTED {
+        let (status, ..) = ask(&router, name, &filled(path), None).await;
+        assert_eq!(status == 401, *admitted != "*", "{name} {path}: {status}");
+    }
+    engine.shutdown().await.unwrap();
+}
