@@ -216,7 +216,9 @@ impl Client {
             }
             Err(error) => Err(Failed {
                 // Without a connection, nothing of the request has reached the server.
-                reason: if error.is_connect() {
+                reason: if tls::is_refused(&error) {
+                    None
+                } else if error.is_connect() {
                     Some(RetryReason::Unreachable)
                 } else {
                     call.repeatable.then_some(RetryReason::Broken)

@@ -1,5 +1,7 @@
 //! What the client trusts and presents on HTTPS. rustls is used by this module only.
 
+use std::error::Error;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,6 +53,21 @@ pub(super) fn config(files: &TlsFiles, is_encrypted: bool) -> Result<ClientConfi
     }
 }
 
+/// Whether one side refused the other in a handshake: a repetition would end in the same way.
+pub(super) fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        let within = cause
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        if cause.is::<rustls::Error>() || within.is_some_and(|inner| inner.is::<rustls::Error>()) {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
+}
+
 fn authorities(file: &Path) -> Result<RootCertStore, ClientError> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(file)? {
@@ -88,4 +105,22 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError
 
 fn malformed(file: &Path, wanted: &str) -> ClientError {
     ClientError::input(format!("{}: expected PEM with {wanted}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_refusals_of_a_handshake_are_final() {
+        let alert = || rustls::Error::HandshakeNotComplete;
+        assert!(is_refused(&alert()));
+        assert!(is_refused(&io::Error::other(alert())));
+        let wrapped = ClientError::file(Path::new("x"), io::Error::other(alert()));
+        assert!(is_refused(&wrapped));
+        assert!(!is_refused(&io::Error::from(
+            io::ErrorKind::ConnectionReset
+        )));
+        assert!(!is_refused(&io::Error::other("cut")));
+    }
 }
