@@ -60,10 +60,10 @@ fn from_the_first_token_on_everybody_needs_one() {
 
     let reader = create(&server, Some(&operator), &["reader", "--expires", "1h"]);
     assert_eq!(tracehold(&server, Some(&reader), &list).0, 0);
-    let made = ["storage", "create", "--name", "s", "--open"];
+    let made = ["storage", "create", "--name", "s"];
     let (code, _, errors) = tracehold(&server, Some(&reader), &made);
     assert!(code == 3 && errors.contains("role"), "{errors}");
-    let (code, _, errors) = tracehold(&server, Some(&operator), &made[..4]);
+    let (code, _, errors) = tracehold(&server, Some(&operator), &made);
     assert_eq!(code, 0, "{errors}");
 
     // The secrets are neither in the list, nor in the log, nor in the data folder.
