@@ -9,7 +9,7 @@ use bytes::Bytes;
 use io_trace::Cause;
 use storage_format::{limits::ENVELOPE_BODY_BYTES_MAX, paths::UNPUBLISHED_ENDING};
 
-use super::{blocking::Blocking, start::lock_folder};
+use super::{blocking::Blocking, folder_lock::lock_folder};
 use crate::{
     StorageError,
     clock::now_ns,

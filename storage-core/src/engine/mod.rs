@@ -26,6 +26,7 @@ mod failures;
 #[cfg(test)]
 mod fault_tests;
 mod file_info;
+mod folder_lock;
 mod folders;
 mod idempotency;
 mod import;

@@ -4,7 +4,7 @@ use std::{fs::File, path::Path, sync::Arc};
 
 use io_trace::{Cause, Operation, Scope, Tracer, current};
 use parking_lot::Mutex;
-use rustix::fs::{FlockOperation, flock, syncfs};
+use rustix::fs::syncfs;
 use storage_format::{
     paths::{AGENTS_FOLDER, CATALOG_FOLDER, STORAGES_FOLDER},
     storage_file::StorageState,
@@ -17,6 +17,7 @@ use super::{
     blocking::Blocking,
     checksums::complete,
     discovery::{OnDisk, find_storages},
+    folder_lock::lock_folder,
     recovering::{Recoveries, Unfinished},
     registry::Registry,
     tasks::Tasks,
@@ -423,15 +424,4 @@ fn sync_everything(folder: &Path) -> Result<(), StorageError> {
     let file = File::open(folder).map_err(StorageError::io("open", folder))?;
     let sync = || syncfs(&file).map_err(std::io::Error::from);
     operation(Operation::Sync, folder, sync).map_err(StorageError::io("sync", folder))
-}
-
-pub(super) fn lock_folder(folder: &Path) -> Result<File, StorageError> {
-    let path = folder.join("lock");
-    let file = File::create(&path).map_err(StorageError::io("create", &path))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(_) => Err(StorageError::DataDirInUse {
-            path: folder.to_owned(),
-        }),
-    }
 }

@@ -94,7 +94,7 @@ const CAPABILITIES: &[Capability] = &[
         applies_to: &["storage-core/src/"],
         allowed_in: &[
             // The lock file of a data folder, which is empty.
-            "storage-core/src/engine/start.rs",
+            "storage-core/src/engine/folder_lock.rs",
             "storage-core/src/io/",
         ],
         instead: "files are written by `io` and the I/O thread only",
