@@ -22,7 +22,7 @@ use crate::config::AccessConfig;
 use crate::problem::Problem;
 pub use offline::{OfflineError, create_operator_token};
 use rules::{Beyond, Rule};
-pub(crate) use rules::{Right, rule_of};
+pub(crate) use rules::{Right, rule_for, rule_of};
 pub(crate) use token::{NewToken, Role, Token};
 use token::{Secret, Why};
 use tokens::Tokens;
@@ -222,7 +222,7 @@ async fn admitted(access: &Access, head: &mut http::request::Parts) -> Result<Ca
     }
     let path = head.extensions.get::<MatchedPath>().cloned();
     let path = path.as_ref().map_or("", MatchedPath::as_str);
-    let Some(rule) = rule_of(&head.method, path) else {
+    let Some(rule) = rule_for(&head.method, path, head.uri.query()) else {
         return Err(Refusal::Method(rules::methods(path)));
     };
     if access.is_open(rule) {

@@ -92,6 +92,7 @@ pub(super) const RULES: &[Rule] = rules! {
     POST "/api/v1/recordings" Operate Everything;
     GET "/api/v1/recordings/{id}" Read Everything;
     DELETE "/api/v1/recordings/{id}" Operate Everything;
+    GET "/api/v1/retention" Read Everything;
     GET "/api/v1/storages" Find Seen;
     POST "/api/v1/storages" Operate Everything;
     POST "/api/v1/storages/import" Operate Everything;
@@ -119,6 +120,25 @@ pub(super) const RULES: &[Rule] = rules! {
     POST "/api/v1/tokens" Operate Everything;
     DELETE "/api/v1/tokens/{token}" Operate Everything;
 };
+
+/// The route that also repairs, which a query string asks for.
+const VERIFY: &str = "/api/v1/storages/{id}/verify";
+
+/// The rule of a verification with a query string: planned or confirmed, a repair is an operator's.
+const REPAIR: Rule = Rule {
+    method: "POST",
+    path: VERIFY,
+    right: Right::Operate,
+    beyond: Beyond::Nothing,
+};
+
+/// The rule of a request to this route.
+pub(crate) fn rule_for(method: &Method, path: &str, query: Option<&str>) -> Option<&'static Rule> {
+    if path == VERIFY && query.is_some() {
+        return Some(&REPAIR);
+    }
+    rule_of(method, path)
+}
 
 /// The methods of the routes with this path, as the field `Allow` lists them.
 pub(super) fn methods(path: &str) -> String {

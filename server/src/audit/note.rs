@@ -9,7 +9,7 @@ use http::{StatusCode, header};
 
 use super::chain::Act;
 use super::log::Audit;
-use crate::access::{Caller, Right, rule_of};
+use crate::access::{Caller, Right, rule_for};
 use crate::problem::Problem;
 use crate::request_id::RequestId;
 
@@ -52,7 +52,7 @@ pub(crate) async fn note(
 /// What is noted of a request; `None` for one that changes nothing of the kind.
 fn act(request: &Request) -> Option<Act> {
     let path = request.extensions().get::<MatchedPath>()?;
-    let rule = rule_of(request.method(), path.as_str())?;
+    let rule = rule_for(request.method(), path.as_str(), request.uri().query())?;
     if rule.right != Right::Operate || request.method().is_safe() {
         return None;
     }

@@ -55,6 +55,7 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("post", "/api/v1/recordings", "o"),
     ("get", "/api/v1/recordings/{id}", "ro"),
     ("delete", "/api/v1/recordings/{id}", "o"),
+    ("get", "/api/v1/retention", "ro"),
     ("get", "/api/v1/storages", "aroARO"),
     ("post", "/api/v1/storages", "o"),
     ("post", "/api/v1/storages/import", "o"),
@@ -216,6 +217,32 @@ async fn every_role_and_scope_is_admitted_where_the_table_says() {
             let is_admitted = is_open || admitted.contains(*letter);
             let wanted = if is_admitted { 418 } else { 403 };
             assert_eq!(status, wanted, "{letter}: {name} {path} {code}");
+        }
+    }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_repair_is_for_operators_however_it_is_spelled() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, access) = started(folder.path()).await;
+    let doorway = doorway(&access);
+    let tokens = tokens(&access).await;
+    for query in [
+        "repair=plan",
+        "repair=confirm",
+        "%72epair=confirm",
+        "x&repair=confirm",
+    ] {
+        let target = format!("/api/v1/storages/{OWN}/verify?{query}");
+        for (letter, token) in &tokens {
+            let (status, ..) = ask(&doorway, "post", &target, Some(token)).await;
+            let is_operator = letter.eq_ignore_ascii_case(&'o');
+            assert_eq!(
+                status,
+                if is_operator { 418 } else { 403 },
+                "{letter}: {query}"
+            );
         }
     }
     engine.shutdown().await.unwrap();
