@@ -17,7 +17,7 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 62] = [
+const LIMITS: [(&str, &str, i64, i64); 63] = [
     ("http", "connections_max", 1, 1_000_000),
     ("http", "connections_per_peer_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
