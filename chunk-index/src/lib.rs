@@ -116,7 +116,7 @@ pub use index::{Attachment, BLOCK_CHUNKS, ChunkMismatch, FilterBlock, Index};
 pub use provenance::{Provenance, Segment, SourceFile, SourceGroup};
 pub use prune::{Pruner, Pruning, Tier};
 pub use sidecar::{Block, BlockKind, Opened, Sidecar, SidecarError, TAIL_BYTES, VERSION};
-pub use sketch::{HISTOGRAM_BINS, RELATIVE_ERROR, Sketch};
+pub use sketch::{HISTOGRAM_BINS, RELATIVE_ERROR, Sketch, nearest_rank};
 pub use slowest::{SlowRecord, Slowest};
 pub use statistics::{ChunkStatistics, Durations, Group, TimeRange, Totals};
 pub use value::{OwnedValue, ValueTypes};

@@ -153,19 +153,14 @@ impl Sketch {
             .fold(self.low, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The value with the share `quantile` (0 to 1) of all values below it, accurate to
+    /// The value at the nearest rank of the share `quantile` (0 to 1), accurate to
     /// [`RELATIVE_ERROR`]; values of zero and less count as zero. `None` without values.
     pub fn quantile(&self, quantile: f64) -> Option<f64> {
         let count = self.count();
         if count == 0 {
             return None;
         }
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rank is below the count"
-        )]
-        let rank = (quantile.clamp(0.0, 1.0) * (count - 1) as f64).floor() as u64;
+        let rank = nearest_rank(quantile, count);
         let mut below = self.low;
         if rank < below {
             return Some(0.0);
@@ -189,6 +184,21 @@ impl Sketch {
         }
         histogram
     }
+}
+
+/// The nearest rank of a share (0 to 1) of `count` ascending values, from 0: the first value that
+/// the share does not exceed.
+pub fn nearest_rank(quantile: f64, count: u64) -> u64 {
+    let position = quantile.clamp(0.0, 1.0) * count as f64;
+    // 7 % of 100 values are 7, although the product of the floats is a little more.
+    let noise = position * (4.0 * f64::EPSILON);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rank is at most the count"
+    )]
+    let rank = (position - noise).ceil() as u64;
+    rank.clamp(1, count.max(1)) - 1
 }
 
 /// The cubic that is 0 at 0 and 1 at 1, and approximates log₂(1 + s) between.
@@ -243,7 +253,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn exact(sorted: &[i64], quantile: f64) -> f64 {
-        sorted[(quantile * (sorted.len() - 1) as f64).floor() as usize].max(0) as f64
+        sorted[nearest_rank(quantile, sorted.len() as u64) as usize].max(0) as f64
     }
 
     fn close(sketch: f64, exact: f64) -> bool {
@@ -277,6 +287,36 @@ mod tests {
         for quantile in [0.0, 0.01, 0.5, 0.9, 0.99, 0.999, 1.0] {
             let (read, truth) = (sketch.quantile(quantile).unwrap(), exact(&values, quantile));
             assert!(close(read, truth), "{quantile}: {read} {truth}");
+        }
+    }
+
+    #[test]
+    fn ranks_are_the_nearest_ones() {
+        let cases = [
+            (0.0, 10, 0),
+            (0.5, 10, 4),
+            (0.9, 10, 8),
+            (0.99, 10, 9),
+            (1.0, 10, 9),
+            (0.5, 1, 0),
+            (0.5, 11, 5),
+            (0.01, 100, 0),
+            (0.011, 100, 1),
+            (0.5, 0, 0),
+        ];
+        for (quantile, count, expected) in cases {
+            assert_eq!(
+                nearest_rank(quantile, count),
+                expected,
+                "{quantile} of {count}"
+            );
+        }
+        // Every percentage of a multiple of 100 is a whole rank.
+        for count in [100, 300, 70_000, 1_000_000_000] {
+            for percent in 1..=100_u64 {
+                let found = nearest_rank(percent as f64 / 100.0, count);
+                assert_eq!(found, percent * count / 100 - 1, "{percent} % of {count}");
+            }
         }
     }
 

@@ -438,7 +438,9 @@ fn aggregate(function: &str, field: Option<&str>, rows: &[&Row]) -> Option<Value
                 clippy::cast_sign_loss,
                 reason = "a rank is below the count"
             )]
-            let rank = (share / 100.0 * (numbers.len() - 1) as f64).floor() as usize;
+            // Thousandths of a percent are whole, so the rank is exact.
+            let share = (share * 1_000.0).round() as usize;
+            let rank = (share * numbers.len()).div_ceil(100_000).max(1) - 1;
             Some(Value::from(numbers[rank]))
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use chunk_index::RELATIVE_ERROR;
+use chunk_index::{RELATIVE_ERROR, nearest_rank};
 
 /// Counts of numbers by sign and magnitude.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +54,7 @@ impl NumberSketch {
         }
     }
 
-    /// The number with the share `quantile` (0 to 1) of all numbers below it; `None` without any.
+    /// The number at the nearest rank of the share `quantile` (0 to 1); `None` without any.
     pub(crate) fn quantile(&self, quantile: f64) -> Option<f64> {
         let middle = |bin: i32| {
             let upper = (f64::from(bin) * growth()).exp();
@@ -69,12 +69,10 @@ impl NumberSketch {
             negative.clone().chain(zero).chain(positive.clone())
         };
         let count: u64 = all().map(|(_, count)| count).sum();
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rank is below the count"
-        )]
-        let rank = (quantile.clamp(0.0, 1.0) * count.checked_sub(1)? as f64).floor() as u64;
+        if count == 0 {
+            return None;
+        }
+        let rank = nearest_rank(quantile, count);
         let mut below = 0;
         all()
             .find(|(_, count)| {
@@ -111,9 +109,7 @@ mod tests {
             merged.merge(&sketch(right));
             let found = merged.quantile(quantile).unwrap();
             values.sort_unstable_by(f64::total_cmp);
-            let rank = quantile * (values.len() - 1) as f64;
-            let below = values.iter().enumerate().take_while(|(at, _)| *at as f64 <= rank);
-            let exact = *below.last().unwrap().1;
+            let exact = values[nearest_rank(quantile, values.len() as u64) as usize];
             prop_assert!((found - exact).abs() <= exact.abs() * 0.010_001, "{found} {exact}");
         }
     }
