@@ -10,6 +10,7 @@
 use crate::FieldPath;
 use crate::error::{QueryError, QueryErrorKind};
 use crate::field_list::parse_fields;
+use crate::operand::parse_arithmetic;
 
 /// What an aggregate computes from the values of its field.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,8 +62,16 @@ impl Aggregate {
     pub fn parse_list(text: &str) -> Result<Vec<Aggregate>, QueryError> {
         let mut aggregates = Vec::new();
         for item in parse_fields(text)? {
+            let start = text.find(&item).unwrap_or(0);
+            if let Some((name, field)) = item.split_once(':')
+                && field.starts_with('(')
+                && let Err(error) = parse_arithmetic(field)
+            {
+                let start = start + name.len() + 1;
+                let span = start + error.span().start..start + error.span().end;
+                return Err(QueryError::new(text, span, error.kind().clone()));
+            }
             let aggregate = parse(&item).ok_or_else(|| {
-                let start = text.find(&item).unwrap_or(0);
                 let kind = QueryErrorKind::Expected {
                     expected: FUNCTIONS,
                     found: format!("`{item}`"),

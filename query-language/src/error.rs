@@ -45,6 +45,15 @@ pub enum QueryErrorKind {
         /// The operator of this language.
         meant: &'static str,
     },
+    /// A bare number that is added to a time, or subtracted.
+    #[error("expected a duration such as 5us, for {number} has no unit here")]
+    BareNumber {
+        /// The number.
+        number: String,
+    },
+    /// Arithmetic where a value is expected, or after one.
+    #[error("expected arithmetic on the left of the operator only, as in `end - start > 100`")]
+    MisplacedArithmetic,
     /// A string without its closing quote.
     #[error("unterminated string, expected a closing {0}")]
     UnterminatedString(char),
@@ -97,6 +106,15 @@ impl QueryError {
             span,
             kind,
         }
+    }
+
+    /// Something else is expected at `span`.
+    pub(crate) fn expected(text: &str, span: Range<usize>, expected: &'static str) -> QueryError {
+        let found = match text.get(span.clone()) {
+            None | Some("") => "the end of the text".to_owned(),
+            Some(found) => format!("`{found}`"),
+        };
+        QueryError::new(text, span, QueryErrorKind::Expected { expected, found })
     }
 
     /// The reason without the position.

@@ -25,13 +25,31 @@ pub struct FieldPath(Box<str>);
 impl FieldPath {
     /// The field that `text` names: a bare name that is not one of the common fields is an
     /// argument.
+    ///
+    /// Text in brackets is arithmetic, such as `(dur / 1000)`: a computed field.
     pub fn new(text: &str) -> FieldPath {
-        let complete = TOP_LEVEL.contains(&text) || ROOTS.iter().any(|root| text.starts_with(root));
+        let complete = is_arithmetic(text)
+            || TOP_LEVEL.contains(&text)
+            || ROOTS.iter().any(|root| text.starts_with(root));
         FieldPath(if complete {
             text.into()
         } else {
             format!("args.{text}").into_boxed_str()
         })
+    }
+
+    /// A field that is computed from others.
+    pub(crate) fn computed(arithmetic: &str) -> FieldPath {
+        FieldPath(if is_arithmetic(arithmetic) {
+            arithmetic.into()
+        } else {
+            format!("({arithmetic})").into_boxed_str()
+        })
+    }
+
+    /// Whether the field is computed from others, so that no event has it.
+    pub fn is_computed(&self) -> bool {
+        is_arithmetic(&self.0)
     }
 
     /// The canonical spelling.
@@ -55,8 +73,16 @@ impl FieldPath {
     }
 }
 
+/// Names of fields begin with a letter, or with `args.` and its relatives.
+fn is_arithmetic(text: &str) -> bool {
+    text.starts_with('(') && text.ends_with(')')
+}
+
 impl fmt::Display for FieldPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_computed() {
+            return f.write_str(&self.0);
+        }
         let plain = self
             .0
             .starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')

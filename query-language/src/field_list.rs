@@ -4,12 +4,14 @@
 //! list  = item ("," item)*
 //! item  = field ["asc" | "desc"]
 //! field = any text without spaces, commas and backquotes | "`" any but a backquote "`"
+//!       | "(" arithmetic ")"
 //! ```
 
 use std::ops::Range;
 
 use crate::FieldPath;
 use crate::error::{LISTED_FIELDS_MAX, QueryError, QueryErrorKind};
+use crate::operand::parse_arithmetic;
 
 /// A field by which rows are ordered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +67,15 @@ pub fn parse_fields(text: &str) -> Result<Vec<String>, QueryError> {
     items(text)?.into_iter().map(label).collect()
 }
 
+/// Checks fields that are not from one text: those in brackets are arithmetic.
+///
+/// # Errors
+/// When one in brackets is something else.
+pub fn check_fields(labels: &[String]) -> Result<(), QueryError> {
+    let mut computed = labels.iter().filter(|label| label.starts_with('('));
+    computed.try_for_each(|label| parse_arithmetic(label).map(|_| ()))
+}
+
 fn expected(text: &str, span: Range<usize>, expected: &'static str) -> QueryError {
     let found = match text.get(span.clone()) {
         None | Some("") => "the end of the list".to_owned(),
@@ -90,6 +101,10 @@ fn items(text: &str) -> Result<Vec<Item<'_>>, QueryError> {
                 Some((label, rest)) if !label.is_empty() => (label, rest.trim_start()),
                 _ => return Err(expected(text, span, "a field and its closing backquote")),
             },
+            None if begins_arithmetic(item) => {
+                let end = arithmetic_end(item);
+                (&item[..end], item[end..].trim_start())
+            }
             None => match item.split_once(char::is_whitespace) {
                 Some((label, rest)) => (label, rest.trim_start()),
                 None => (item, ""),
@@ -97,6 +112,12 @@ fn items(text: &str) -> Result<Vec<Item<'_>>, QueryError> {
         };
         if label.is_empty() {
             return Err(expected(text, at..end, "a field"));
+        }
+        if label.starts_with('(')
+            && let Err(error) = parse_arithmetic(label)
+        {
+            let span = at + error.span().start..at + error.span().end;
+            return Err(QueryError::new(text, span, error.kind().clone()));
         }
         items.push((label, rest, span));
         if items.len() > LISTED_FIELDS_MAX {
@@ -111,6 +132,27 @@ fn items(text: &str) -> Result<Vec<Item<'_>>, QueryError> {
         }
         start = end + 1;
     }
+}
+
+/// Whether an item is arithmetic, or a function of it.
+fn begins_arithmetic(item: &str) -> bool {
+    let argument = item.split_once(':').map(|(_, argument)| argument);
+    item.starts_with('(') || argument.is_some_and(|argument| argument.starts_with('('))
+}
+
+/// The end of the brackets of an item; all of it if they do not close.
+fn arithmetic_end(item: &str) -> usize {
+    let (mut open, mut is_quoted) = (0_usize, false);
+    let close = item.char_indices().find(|(_, c)| {
+        is_quoted ^= *c == '`';
+        match c {
+            '(' if !is_quoted => open += 1,
+            ')' if !is_quoted => open = open.saturating_sub(1),
+            _ => return false,
+        }
+        *c == ')' && open == 0
+    });
+    close.map_or(item.len(), |(at, _)| at + 1)
 }
 
 /// The end of the item that begins at `start`: the next comma outside of backquotes.

@@ -32,15 +32,29 @@ pub(crate) enum TokenKind {
     OpenList,
     CloseList,
     Comma,
+    Plus,
+    Minus,
+    Star,
+    Slash,
+    DoubleSlash,
+    Percent,
     End,
 }
 
 /// Splits `text` into tokens; the last one is always [`TokenKind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
-    let mut lexer = Lexer { text, at: 0 };
+    let mut lexer = Lexer {
+        text,
+        at: 0,
+        is_after_operand: false,
+    };
     let mut tokens = Vec::new();
     loop {
         let token = lexer.next()?;
+        lexer.is_after_operand = matches!(
+            token.kind,
+            TokenKind::Word | TokenKind::QuotedField | TokenKind::Literal(_) | TokenKind::Close
+        );
         let end = token.kind == TokenKind::End;
         tokens.push(token);
         if end {
@@ -52,6 +66,8 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, QueryError> {
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
+    /// Whether a minus sign subtracts, and is not the sign of a number.
+    is_after_operand: bool,
 }
 
 impl<'a> Lexer<'a> {
@@ -83,7 +99,11 @@ impl<'a> Lexer<'a> {
         match first {
             '"' | '\'' | '`' => self.quoted(first),
             '0'..='9' => self.number(),
-            '-' if self.rest()[1..].starts_with(|c: char| c.is_ascii_digit()) => self.number(),
+            '-' if !self.is_after_operand && self.begins_negative() => self.number(),
+            '-' => {
+                self.at += 1;
+                Ok(self.token(TokenKind::Minus, start))
+            }
             'A'..='Z' | 'a'..='z' | '_' => {
                 let word = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
                 Ok(self.token(keyword(word).unwrap_or(TokenKind::Word), start))
@@ -110,6 +130,10 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    fn begins_negative(&self) -> bool {
+        self.rest()[1..].starts_with(|c: char| c.is_ascii_digit())
+    }
+
     fn operator(&mut self) -> Option<TokenKind> {
         let rest = self.rest();
         let (kind, length) = match rest.as_bytes() {
@@ -125,6 +149,11 @@ impl<'a> Lexer<'a> {
             [b'[', ..] => (TokenKind::OpenList, 1),
             [b']', ..] => (TokenKind::CloseList, 1),
             [b',', ..] => (TokenKind::Comma, 1),
+            [b'+', ..] => (TokenKind::Plus, 1),
+            [b'*', ..] => (TokenKind::Star, 1),
+            [b'/', b'/', ..] => (TokenKind::DoubleSlash, 2),
+            [b'/', ..] => (TokenKind::Slash, 1),
+            [b'%', ..] => (TokenKind::Percent, 1),
             _ => return None,
         };
         self.at += length;

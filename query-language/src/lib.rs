@@ -53,10 +53,12 @@
 )]
 
 mod aggregate;
+mod arithmetic;
 mod error;
 mod field;
 mod field_list;
 mod lexer;
+mod operand;
 mod parser;
 mod program;
 mod query;
@@ -68,9 +70,11 @@ mod value;
 mod tests;
 
 pub use aggregate::{Aggregate, Function};
+pub use arithmetic::{Apply, Computed, Operation, Term};
 pub use error::{LISTED_FIELDS_MAX, QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
 pub use field::{FieldId, FieldPath, FieldSource, FieldTable};
-pub use field_list::{OrderKey, parse_fields};
+pub use field_list::{OrderKey, check_fields, parse_fields};
+pub use operand::arithmetic;
 pub use program::{Matcher, Program};
 pub use query::{BareUnit, Query};
 pub use syntax::{CompareOp, Condition, Expr, Filter, Literal, Pattern, Predicate, Scalar};

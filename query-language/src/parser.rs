@@ -5,11 +5,12 @@
 //! or        = and ("or" and)*
 //! and       = not ("and" not)*
 //! not       = "not" not | primary
-//! primary   = "(" or ")" | "exists" field | "exists" "(" field ")" | field question
+//! primary   = "(" or ")" | "exists" field | "exists" "(" operand ")" | operand question
 //! question  = ("==" | "!=" | "<" | "<=" | ">" | ">=") value
 //!           | ["not"] "in" "[" [value ("," value)*] "]"
 //!           | ("~" | "contains" | "starts_with" | "like") string
 //!           | "is" ["not"] "null"
+//! operand   = field, or arithmetic over fields (operand.rs)
 //! field     = [A-Za-z_][A-Za-z0-9_.]* | "`" any but a backquote "`"
 //! value     = string | integer | fraction | "true" | "false" | duration | time
 //! ```
@@ -21,6 +22,7 @@
 use crate::FieldPath;
 use crate::error::{QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
 use crate::lexer::{Token, TokenKind, tokens};
+use crate::operand::operand;
 use crate::syntax::{Condition, Expr, Literal, Pattern, Predicate};
 
 const OPERATORS: &str = "a comparison (== != < <= > >=), in, not in, ~, contains, starts_with, \
@@ -81,6 +83,10 @@ impl Parser<'_> {
         let token = self.token();
         let found = match token.kind {
             TokenKind::End => "the end of the query".to_owned(),
+            _ if is_operator(&token.kind) => {
+                let kind = QueryErrorKind::MisplacedArithmetic;
+                return QueryError::new(self.text, token.span.clone(), kind);
+            }
             _ => format!("`{}`", &self.text[token.span.clone()]),
         };
         let kind = QueryErrorKind::Expected { expected, found };
@@ -127,7 +133,8 @@ impl Parser<'_> {
     }
 
     fn primary(&mut self) -> Result<Expr<Literal>, QueryError> {
-        if self.take(&TokenKind::Open) {
+        if *self.peek() == TokenKind::Open && !self.begins_arithmetic() {
+            self.at += 1;
             let inner = self.nested(Self::or)?;
             return if self.take(&TokenKind::Close) {
                 Ok(inner)
@@ -140,12 +147,14 @@ impl Parser<'_> {
         let (field, condition) = if self.begins_exists() {
             (self.exists()?, Condition::Exists)
         } else {
-            let field = self.field("a field, exists, not, or `(`")?;
+            let field = self.operand("a field, exists, not, or `(`")?;
             if self.is_word("is") {
                 is_null = self.null()?;
                 (field, Condition::Exists)
             } else {
-                (field, self.question()?)
+                let condition = self.question()?;
+                self.refuse_text(&field, &condition, start)?;
+                (field, condition)
             }
         };
         let end = self.tokens[self.at - 1].span.end;
@@ -197,7 +206,7 @@ impl Parser<'_> {
         if !self.take(&TokenKind::Open) {
             return self.field("a field");
         }
-        let field = self.field("a field")?;
+        let field = self.operand("a field")?;
         if self.take(&TokenKind::Close) {
             Ok(field)
         } else {
@@ -216,6 +225,64 @@ impl Parser<'_> {
         let field = FieldPath::new(name);
         self.at += 1;
         Ok(field)
+    }
+
+    /// A field, or arithmetic over fields.
+    fn operand(&mut self, expected: &'static str) -> Result<FieldPath, QueryError> {
+        let is_alone = matches!(self.peek(), TokenKind::Word | TokenKind::QuotedField)
+            && !is_operator(self.peek_after());
+        if is_alone || *self.peek() == TokenKind::End {
+            return self.field(expected);
+        }
+        let (field, end) = operand((self.text, &self.tokens), self.at, expected)?;
+        self.at = end;
+        Ok(field)
+    }
+
+    /// Whether a bracket contains arithmetic: what follows its end can only follow an operand.
+    fn begins_arithmetic(&self) -> bool {
+        let mut open = 0_usize;
+        let close = self.tokens[self.at..].iter().position(|token| {
+            match token.kind {
+                TokenKind::Open => open += 1,
+                TokenKind::Close => open -= 1,
+                _ => {}
+            }
+            open == 0
+        });
+        let Some(after) = close.and_then(|close| self.tokens.get(self.at + close + 1)) else {
+            return false;
+        };
+        let written = &self.text[after.span.clone()];
+        let words = ["contains", "starts_with", "like", "is"];
+        match &after.kind {
+            TokenKind::Compare(_) | TokenKind::Tilde | TokenKind::In | TokenKind::Not => true,
+            TokenKind::Word => words.iter().any(|word| written.eq_ignore_ascii_case(word)),
+            other => is_operator(other),
+        }
+    }
+
+    /// Arithmetic has numbers only.
+    fn refuse_text(
+        &self,
+        field: &FieldPath,
+        condition: &Condition<Literal>,
+        start: usize,
+    ) -> Result<(), QueryError> {
+        let is_text = matches!(
+            condition,
+            Condition::Matches(_) | Condition::Contains(_) | Condition::StartsWith(_)
+        );
+        if !(is_text && field.is_computed()) {
+            return Ok(());
+        }
+        let end = self.tokens[self.at - 1].span.end;
+        let kind = QueryErrorKind::WrongUnit {
+            field: field.to_string(),
+            found: "text",
+            expected: "a number, for arithmetic has no text",
+        };
+        Err(QueryError::new(self.text, start..end, kind))
     }
 
     fn question(&mut self) -> Result<Condition<Literal>, QueryError> {
@@ -312,6 +379,18 @@ impl Parser<'_> {
             }
         }
     }
+}
+
+fn is_operator(token: &TokenKind) -> bool {
+    matches!(
+        token,
+        TokenKind::Plus
+            | TokenKind::Minus
+            | TokenKind::Star
+            | TokenKind::Slash
+            | TokenKind::DoubleSlash
+            | TokenKind::Percent
+    )
 }
 
 /// The regular expression of a pattern of SQL: `%` is any text, `_` any character.

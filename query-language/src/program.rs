@@ -5,8 +5,10 @@ use std::collections::HashSet;
 
 use memchr::memmem::Finder;
 
+use crate::arithmetic::Computed;
+use crate::operand::arithmetic;
 use crate::syntax::{CompareOp, Condition, Expr, Filter, Pattern, Predicate, Scalar};
-use crate::{FieldId, FieldSource, FieldTable, Number, Value};
+use crate::{FieldId, FieldPath, FieldSource, FieldTable, Number, Value};
 
 /// Exit of a test: the event matches.
 const ACCEPT: u32 = u32::MAX;
@@ -24,10 +26,26 @@ pub struct Program {
 
 #[derive(Debug)]
 struct Step {
-    field: FieldId,
+    subject: Subject,
     on_true: u32,
     on_false: u32,
     check: Check,
+}
+
+/// What a step reads from an event.
+#[derive(Debug)]
+enum Subject {
+    Field(FieldId),
+    Computed(Box<Computed>),
+}
+
+impl Subject {
+    fn new(field: &FieldPath, table: &mut FieldTable) -> Subject {
+        match arithmetic(field) {
+            Some(term) => Subject::Computed(Box::new(term.compile(table))),
+            None => Subject::Field(table.insert(field)),
+        }
+    }
 }
 
 impl Program {
@@ -40,7 +58,7 @@ impl Program {
         };
         // In the order of the text: the steps are generated from the last to the first.
         filter.for_each(&mut |predicate| {
-            table.insert(&predicate.field);
+            Subject::new(&predicate.field, table);
         });
         program.entry = program.emit(filter, table, ACCEPT, REJECT);
         program
@@ -51,10 +69,11 @@ impl Program {
     pub fn matches<S: FieldSource + ?Sized>(&self, event: &S) -> bool {
         let mut at = self.entry;
         while let Some(step) = self.steps.get(at as usize) {
-            let passed = match event.field(step.field) {
-                Some(value) => step.check.passes(value),
-                None => false,
+            let value = match &step.subject {
+                Subject::Field(field) => event.field(*field),
+                Subject::Computed(computed) => computed.value(event),
             };
+            let passed = value.is_some_and(|value| step.check.passes(value));
             at = if passed { step.on_true } else { step.on_false };
         }
         at == ACCEPT
@@ -81,7 +100,7 @@ impl Program {
             }) => {
                 let at = u32::try_from(self.steps.len()).expect("a query has few predicates");
                 self.steps.push(Step {
-                    field: table.insert(field),
+                    subject: Subject::new(field, table),
                     on_true,
                     on_false,
                     check: Check::new(condition),

@@ -1,6 +1,8 @@
 //! A query: its text, its tree, and the binding of its literals to units.
 
+use crate::arithmetic::{Term, Unit};
 use crate::error::{QueryError, QueryErrorKind};
+use crate::operand::{arithmetic, is_zero};
 use crate::parser::parse;
 use crate::syntax::{Condition, Expr, Filter, Literal, Predicate, Scalar};
 use crate::time::{IntegerUnit, begins_date, duration_length, parse_instant, wide_duration};
@@ -92,6 +94,9 @@ fn bind_literal(
     field: &FieldPath,
     unit: BareUnit,
 ) -> Result<Scalar, QueryErrorKind> {
+    if let Some(term) = arithmetic(field) {
+        return bind_computed(literal, field, &term);
+    }
     let timed = field.is_time() || field.is_duration();
     let wrong = |found, expected| QueryErrorKind::WrongUnit {
         field: field.to_string(),
@@ -151,6 +156,38 @@ fn bind_literal(
             ));
         }
     })
+}
+
+/// A literal that is compared with arithmetic, in which times and durations are nanoseconds.
+fn bind_computed(
+    literal: &Literal,
+    field: &FieldPath,
+    term: &Term,
+) -> Result<Scalar, QueryErrorKind> {
+    let unit = term.unit().unwrap_or(Unit::Plain);
+    let expected = match unit {
+        Unit::Plain => "a number without a unit, which this has not",
+        Unit::Instant => "a date such as 2026-11-21T01:00:00Z",
+        Unit::Duration => "a duration such as 5ms",
+        Unit::Either => "a number or a duration",
+    };
+    let wrong = |found| QueryErrorKind::WrongUnit {
+        field: field.to_string(),
+        found,
+        expected,
+    };
+    let number = match (literal, unit) {
+        (Literal::Number(number), Unit::Plain | Unit::Either) => *number,
+        (Literal::Number(number), _) if is_zero(*number) => *number,
+        (Literal::Duration(nanos), Unit::Duration | Unit::Either) => Number::Int(*nanos),
+        (Literal::Time(nanos), Unit::Instant) => Number::Int((*nanos).into()),
+        (Literal::Number(_), _) => return Err(wrong("a number without a unit")),
+        (Literal::Duration(_), _) => return Err(wrong("a duration")),
+        (Literal::Time(_), _) => return Err(wrong("a date")),
+        (Literal::Str(_), _) => return Err(wrong("text")),
+        (Literal::Bool(_), _) => return Err(wrong("true or false")),
+    };
+    Ok(Scalar::Number(number))
 }
 
 /// A fraction this close to a whole nanosecond is rounded to it: 0.57 µs is 570 ns, although the

@@ -125,6 +125,12 @@ fn nearly_queries() -> impl Strategy<Value = String> {
         "é",
         "\\",
         "(a)+",
+        "(",
+        "-",
+        "*",
+        "/",
+        "//",
+        "%",
     ]);
     proptest::collection::vec(word, 0..16).prop_map(|words| words.join(" "))
 }

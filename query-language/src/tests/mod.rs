@@ -1,5 +1,6 @@
 //! The language by subject, and what the tests share.
 
+mod arithmetic;
 mod errors;
 mod forms;
 mod generated;
