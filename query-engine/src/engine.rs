@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use query_language::{FieldTable, Program};
 use trace_kinds::Event;
 
+use crate::computed_fields::ComputedFields;
 use crate::plan::Planned;
 use crate::skipped::{REASONS_MAX, Unreadable};
 use crate::source::{Counters, Scratch, Task};
@@ -231,6 +232,7 @@ impl Reader<'_, '_> {
             .filter
             .as_ref()
             .map(|filter| Program::compile(filter, &mut table));
+        let computed = ComputedFields::new(&mut table);
         worker.begin(task);
         let (matched, stop, cancel) = (&mut self.matched, self.stop, &self.request.cancel);
         let mut each = |event: &dyn Event| {
@@ -248,7 +250,7 @@ impl Reader<'_, '_> {
             if stop.load(Ordering::Relaxed) {
                 return ControlFlow::Break(());
             }
-            worker.event(event)
+            computed.pass(event, |event| worker.event(event))
         };
         let mut counters = counters;
         let (source, scratch) = (planned.source, &mut self.scratch);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use query_language::{FieldPath, FieldTable};
+use query_language::{FieldPath, FieldTable, arithmetic};
 use trace_kinds::Event;
 use trace_kinds::dft::HASH_FIELDS;
 
@@ -25,10 +25,17 @@ pub(crate) fn add_hints(sources: &[Box<dyn ChunkSource>], request: &Request, rep
     let Some(query) = request.query.as_ref().filter(|_| report.matched == 0) else {
         return;
     };
-    let mut named: BTreeSet<&FieldPath> = BTreeSet::new();
-    query.expr().for_each(&mut |predicate| {
-        named.insert(&predicate.field);
-    });
+    let mut named: BTreeSet<FieldPath> = BTreeSet::new();
+    query
+        .expr()
+        .for_each(&mut |predicate| match arithmetic(&predicate.field) {
+            Some(term) => term.for_each_field(&mut |field| {
+                named.insert(field.clone());
+            }),
+            None => {
+                named.insert(predicate.field.clone());
+            }
+        });
     // The common fields need no hint: kinds without them are known.
     named.retain(|field| field.as_str().contains('.'));
     if named.is_empty() || report.counters.decoded_bytes > DECODED_BYTES_MAX {

@@ -20,6 +20,7 @@
 //! contain a match, and a sidecar that is damaged or does not belong to its file is not used.
 
 mod clock;
+mod computed_fields;
 mod count;
 mod dft;
 mod engine;

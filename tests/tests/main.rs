@@ -39,6 +39,7 @@ mod operation;
 mod packet_times;
 mod provenance;
 mod queries;
+mod random_arithmetic;
 mod random_queries;
 mod random_results;
 mod ranges;

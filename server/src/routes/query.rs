@@ -11,7 +11,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use query_engine::{Cancel, GroupSpec, Request, ResultOrder};
 use query_language::time::parse_duration;
-use query_language::{Aggregate, OrderKey, Query, parse_fields};
+use query_language::{Aggregate, OrderKey, Query, check_fields, parse_fields};
 use recording::Instant;
 use row_formats::{Format, GroupsError};
 use serde::Deserialize;
@@ -132,6 +132,8 @@ impl QueryBody {
     fn question(self, storages: Vec<StorageId>) -> Result<Question, Problem> {
         let groups = self.groups()?;
         let order = self.order()?;
+        let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
+        check_fields(&named).map_err(AnswerError::from)?;
         let result = match (self.count, groups.is_empty()) {
             (true, false) => {
                 return Err(malformed("count and groups exclude each other".to_owned()));

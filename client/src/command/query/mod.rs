@@ -12,7 +12,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use query_engine::{Cancel, GroupSpec, ReadError, Request, ResultOrder};
 use query_language::time::{IntegerUnit, TimeError, parse_duration, parse_instant};
-use query_language::{Aggregate, OrderKey, Query as Expression, parse_fields};
+use query_language::{Aggregate, OrderKey, Query as Expression, check_fields, parse_fields};
 use row_formats::{Columns, Format, GroupsError};
 
 use super::{CommandError, Context, Exit};
@@ -177,6 +177,8 @@ impl Query {
         let row_group_bytes = usize::try_from(self.row_group_kib << 10).unwrap_or(usize::MAX);
         let expression = expression.filter(|text| !text.trim().is_empty());
         let query = expression.map(|text| Expression::parse(&text)).transpose();
+        let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
+        check_fields(&named).map_err(ReadError::from)?;
         let options = QueryOptions {
             request: Request {
                 query: query.map_err(ReadError::from)?,

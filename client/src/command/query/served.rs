@@ -94,6 +94,10 @@ fn spec(options: &QueryOptions) -> QuerySpec {
 
 /// A field of a list, which may contain other characters than names.
 fn quoted(label: &str) -> String {
+    // Only arithmetic contains backquotes, and its brackets delimit it.
+    if label.contains('`') {
+        return label.to_owned();
+    }
     format!("`{label}`")
 }
 
