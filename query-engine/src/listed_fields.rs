@@ -22,10 +22,11 @@ pub fn field_columns() -> Vec<GroupColumn> {
         label: label.to_owned(),
         kind,
     };
+    let text = |label: &str| GroupColumnKind::Values(FieldPath::new(label));
     let columns = [
-        ("kind", GroupColumnKind::Values),
-        ("field", GroupColumnKind::Values),
-        ("types", GroupColumnKind::Values),
+        ("kind", text("kind")),
+        ("field", text("field")),
+        ("types", text("types")),
         ("events", GroupColumnKind::Integers),
     ];
     columns.map(column).into()

@@ -3,12 +3,13 @@
 use std::io;
 
 use chunk_index::OwnedValue;
-use query_language::Value;
+use query_language::{FieldPath, Value};
+use trace_kinds::FieldType;
 
 use crate::cells::write_cell as put_cell;
 use crate::csv::{write_cell, write_value};
 use crate::json::{write_json_string, write_json_value};
-use crate::table::{ColumnType, Heading, Seen, TableSink};
+use crate::table::{ColumnType, Heading, TableSink};
 use crate::{Format, Out, RowSink, SinkOptions, TableKind};
 
 /// A column of groups.
@@ -21,10 +22,12 @@ pub struct GroupColumn {
 }
 
 /// What the values of a column of groups are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupColumnKind {
-    /// Values of fields, of any type.
-    Values,
+    /// Values of this field.
+    Values(FieldPath),
+    /// Sums of this field.
+    Sums(FieldPath),
     /// Integers.
     Integers,
     /// Fractions.
@@ -45,7 +48,7 @@ pub enum GroupsError {
     Output(#[from] io::Error),
 }
 
-/// Writes groups: as a table in Arrow and Parquet, else one line each.
+/// Writes groups: as a table in Arrow and Parquet, else one line each. Returns notes for the user.
 ///
 /// # Errors
 ///
@@ -57,56 +60,48 @@ pub fn write_groups(
     groups: &[GroupRow],
     row_group_bytes: usize,
     out: &mut Out<'_>,
-) -> Result<(), GroupsError> {
+) -> Result<Vec<String>, GroupsError> {
     let kind = match format {
         Format::Perfetto => return Err(GroupsError::Timeline),
         Format::Arrow => TableKind::Arrow,
         Format::Parquet => TableKind::Parquet,
         Format::Text | Format::Ndjson | Format::Csv => {
-            return Ok(write_lines(format, columns, groups, out)?);
+            write_lines(format, columns, groups, out)?;
+            return Ok(Vec::new());
         }
     };
     let options = SinkOptions {
         row_group_bytes,
         is_by_time: false,
     };
-    let mut sink = TableSink::new(kind, headings(columns, groups), None, options);
-    let mut write = || {
-        sink.begin(out)?;
-        let mut row = Vec::new();
-        for group in groups {
-            row.clear();
-            for cell in group {
-                put_cell(cell.as_ref().map(OwnedValue::as_value), &mut row);
-            }
-            sink.row(&row, out)?;
+    let mut sink = TableSink::new(kind, headings(columns), options);
+    sink.begin(out)?;
+    let mut row = Vec::new();
+    for group in groups {
+        row.clear();
+        for cell in group {
+            put_cell(cell.as_ref().map(OwnedValue::as_value), &mut row);
         }
-        sink.end(out)
-    };
-    let _no_notes = write()?;
-    Ok(())
+        sink.row(&row, out)?;
+    }
+    Ok(sink.end(out)?)
 }
 
-/// The columns of a table of groups. All values are known, so the types of their columns are.
-fn headings(columns: &[GroupColumn], groups: &[GroupRow]) -> Vec<Heading> {
-    let heading = |(index, column): (usize, &GroupColumn)| {
-        let kind = match column.kind {
+/// The columns of a table of groups. As in tables of rows, the values do not decide their types.
+fn headings(columns: &[GroupColumn]) -> Vec<Heading> {
+    let heading = |column: &GroupColumn| Heading {
+        label: column.label.clone(),
+        kind: match &column.kind {
             GroupColumnKind::Integers => ColumnType::Int,
             GroupColumnKind::Fractions => ColumnType::Float,
-            GroupColumnKind::Values => {
-                let mut seen = Seen::default();
-                let cells = groups.iter().filter_map(|group| group.get(index));
-                let values = cells.filter_map(|cell| cell.as_ref());
-                values.for_each(|value| seen.add(value.as_value()));
-                seen.decide()
-            }
-        };
-        Heading {
-            label: column.label.clone(),
-            kind: Some(kind),
-        }
+            GroupColumnKind::Values(field) => FieldType::of(field).into(),
+            GroupColumnKind::Sums(field) => match FieldType::of(field) {
+                FieldType::Time | FieldType::Integer => ColumnType::Int,
+                FieldType::Fraction | FieldType::Flag | FieldType::Text => ColumnType::Float,
+            },
+        },
     };
-    columns.iter().enumerate().map(heading).collect()
+    columns.iter().map(heading).collect()
 }
 
 fn write_lines(

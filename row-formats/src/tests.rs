@@ -1,14 +1,15 @@
 //! Each format, read back by another reader.
 
 use std::io;
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type, UInt64Type};
+use arrow_array::types::{Int32Type, Int64Type, TimestampNanosecondType};
+use arrow_array::{RecordBatch, StringArray};
 use arrow_ipc::reader::StreamReader;
 use bytes::Bytes;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use query_language::{FieldId, FieldSource, FieldTable, Value};
+use query_language::{FieldId, FieldPath, FieldSource, FieldTable, Value};
 use trace_kinds::Event;
 
 use super::*;
@@ -98,8 +99,20 @@ fn named(names: &[&str]) -> Columns {
     Columns::Fields(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
+/// Names of columns with their types.
+fn schema_of(batch: &RecordBatch) -> Vec<(String, String)> {
+    let schema = batch.schema();
+    let fields = schema.fields().iter();
+    fields
+        .map(|field| (field.name().clone(), field.data_type().to_string()))
+        .collect()
+}
+
+const TIME: &str = "Timestamp(ns, \"UTC\")";
+const TEXT: &str = "Dictionary(Int32, Utf8)";
+
 #[test]
-fn tables_preserve_types() {
+fn tables_preserve_values() {
     let events: Vec<Fields> = vec![
         vec![
             ("ts", Value::Int(1_700_000_000_000_000_001)),
@@ -108,7 +121,7 @@ fn tables_preserve_types() {
             ("pid", Value::Str(b"12")),
             ("args.ret", Value::Int(-1)),
             ("args.hash", Value::Uint(u64::MAX)),
-            ("args.part", Value::Float(0.5)),
+            ("args.found", Value::Bool(true)),
         ],
         vec![
             ("ts", Value::Int(1_700_000_000_000_000_002)),
@@ -116,41 +129,82 @@ fn tables_preserve_types() {
         ],
     ];
     for format in [Format::Arrow, Format::Parquet] {
-        let columns = named(&["ts", "pid", "name", "ret", "hash", "part", "nosuch", "ts"]);
+        let columns = named(&["ts", "pid", "name", "ret", "hash", "found", "nosuch", "ts"]);
         let (bytes, notes) = write(format, &columns, ROW_GROUP_BYTES, &events);
         assert_eq!(notes, Vec::<String>::new());
         let batches = batches(format, bytes);
         assert_eq!(batches.len(), 1, "{format:?}");
         let batch = &batches[0];
-        let schema = batch.schema();
-        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
         let expected = [
-            "ts", "pid", "name", "ret", "hash", "part", "nosuch", "ts_2", "rest",
+            ("ts", TIME),
+            ("pid", "Int64"),
+            ("name", TEXT),
+            ("ret", "Int64"),
+            ("hash", TEXT),
+            ("found", "Boolean"),
+            ("nosuch", TEXT),
+            ("ts_2", TIME),
+            ("rest", "Utf8"),
         ];
-        assert_eq!(names, expected);
+        let expected = expected.map(|(name, kind)| (name.to_owned(), kind.to_owned()));
+        assert_eq!(schema_of(batch), expected);
         let ints = |at: usize| -> Vec<Option<i64>> {
-            batch
-                .column(at)
-                .as_primitive::<Int64Type>()
-                .iter()
-                .collect()
+            let column = batch.column(at).as_primitive::<Int64Type>();
+            column.iter().collect()
         };
-        let times = [
+        let times = |at: usize| -> Vec<Option<i64>> {
+            let column = batch.column(at).as_primitive::<TimestampNanosecondType>();
+            column.iter().collect()
+        };
+        let texts = |at: usize| -> Vec<Option<String>> {
+            let column = batch.column(at).as_dictionary::<Int32Type>();
+            let column = column.downcast_dict::<StringArray>().unwrap();
+            let column = column.into_iter();
+            column.map(|text| text.map(str::to_owned)).collect()
+        };
+        let expected = [
             Some(1_700_000_000_000_000_001),
             Some(1_700_000_000_000_000_002),
         ];
-        assert_eq!(ints(0), times);
-        assert_eq!(ints(7), times);
+        assert_eq!(times(0), expected);
+        assert_eq!(times(7), expected);
         assert_eq!(ints(1), [Some(12), None]);
         assert_eq!(ints(3), [Some(-1), None]);
-        assert_eq!(batch.column(2).as_string::<i32>().value(1), "\u{fffd}x");
         assert_eq!(
-            batch.column(4).as_primitive::<UInt64Type>().value(0),
-            u64::MAX
+            texts(2),
+            [Some("read".to_owned()), Some("\u{fffd}x".to_owned())]
         );
-        assert_eq!(batch.column(5).as_primitive::<Float64Type>().value(0), 0.5);
-        assert_eq!(batch.column(6).null_count(), 2);
+        assert_eq!(texts(4), [Some(u64::MAX.to_string()), None]);
+        assert!(batch.column(5).as_boolean().value(0));
+        assert_eq!(texts(6), [None, None]);
         assert_eq!(batch.column(8).null_count(), 2);
+    }
+}
+
+#[test]
+fn values_do_not_decide_types() {
+    let contents: [Vec<Fields>; 3] = [
+        vec![],
+        vec![vec![
+            ("ts", Value::Str(b"soon")),
+            ("args.ret", Value::Float(0.5)),
+            ("args.x", Value::Int(1)),
+        ]],
+        vec![vec![
+            ("pid", Value::Str(b"main")),
+            ("args.ret", Value::Str(b"1")),
+            ("args.x", Value::Bool(true)),
+        ]],
+    ];
+    for columns in [Columns::All, named(&["ts", "pid", "ret", "x"])] {
+        let schemas = contents.iter().map(|events| {
+            let (bytes, _) = write(Format::Parquet, &columns, ROW_GROUP_BYTES, events);
+            let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap();
+            schema_of(&RecordBatch::new_empty(Arc::clone(reader.schema())))
+        });
+        let schemas: Vec<_> = schemas.collect();
+        assert_eq!(schemas[0], schemas[1]);
+        assert_eq!(schemas[0], schemas[2]);
     }
 }
 
@@ -173,18 +227,64 @@ fn values_without_a_fitting_column_are_in_rest() {
         assert!(last.column(1).is_null(at));
         let rest = last.column(2).as_string::<i32>();
         assert_eq!(rest.value(at), r#"{"ret":"a \"word\""}"#);
-        assert_eq!(
-            batches
-                .iter()
-                .map(|b| b.column(2).null_count())
-                .sum::<usize>(),
-            70_000
-        );
+        let nulls = batches.iter().map(|batch| batch.column(2).null_count());
+        assert_eq!(nulls.sum::<usize>(), 70_000);
         let (bytes, notes) = write(format, &Columns::All, ROW_GROUP_BYTES, &events);
         assert_eq!(notes, Vec::<String>::new());
         let batches = self::batches(format, bytes);
         let rest = batches[0].column(6).as_string::<i32>();
         assert_eq!(rest.value(3), r#"{"args.ret":3}"#);
+    }
+}
+
+#[test]
+fn groups_have_the_types_of_their_fields() {
+    let field = |name: &str| FieldPath::new(name);
+    let columns = [
+        ("ts", GroupColumnKind::Values(field("ts"))),
+        ("ret", GroupColumnKind::Values(field("ret"))),
+        ("count", GroupColumnKind::Integers),
+        ("sum:dur", GroupColumnKind::Sums(field("dur"))),
+        ("sum:x", GroupColumnKind::Sums(field("x"))),
+    ];
+    let columns = columns.map(|(label, kind)| GroupColumn {
+        label: label.to_owned(),
+        kind,
+    });
+    let owned = |value: Value<'_>| Some(chunk_index::OwnedValue::from(value));
+    let group = vec![
+        owned(Value::Int(5)),
+        owned(Value::Str(b"odd")),
+        owned(Value::Uint(7)),
+        owned(Value::Int(8)),
+        owned(Value::Int(i64::MAX)),
+    ];
+    for groups in [vec![], vec![group]] {
+        let mut bytes = Vec::new();
+        let mut out = |piece: &[u8]| -> io::Result<()> {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        };
+        let written = write_groups(Format::Parquet, &columns, &groups, 1 << 20, &mut out);
+        let notes = written.unwrap();
+        let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap();
+        let expected = [
+            ("ts", TIME),
+            ("ret", "Int64"),
+            ("count", "Int64"),
+            ("sum:dur", "Int64"),
+            ("sum:x", "Float64"),
+            ("rest", "Utf8"),
+        ];
+        let expected = expected.map(|(name, kind)| (name.to_owned(), kind.to_owned()));
+        let schema = RecordBatch::new_empty(Arc::clone(reader.schema()));
+        assert_eq!(schema_of(&schema), expected);
+        assert_eq!(notes.len(), 2 * groups.len(), "{notes:?}");
+        for batch in reader.build().unwrap() {
+            let batch = batch.unwrap();
+            let rest = batch.column(5).as_string::<i32>().value(0);
+            assert_eq!(rest, r#"{"ret":"odd","sum:x":9223372036854775807}"#);
+        }
     }
 }
 
@@ -204,6 +304,31 @@ fn results_without_rows_have_a_schema() {
         write(Format::Perfetto, &Columns::All, ROW_GROUP_BYTES, &[]).0,
         b""
     );
+}
+
+#[test]
+fn a_stream_of_batches_replaces_its_dictionaries() {
+    let names: [&'static [u8]; 3] = [b"open", b"read", b"close"];
+    let events: Vec<Fields> = (0..140_000_usize)
+        .map(|number| vec![("name", Value::Str(names[number / 65_536]))])
+        .collect();
+    for format in [Format::Arrow, Format::Parquet] {
+        let (bytes, _) = write(format, &named(&["name"]), ROW_GROUP_BYTES, &events);
+        let mut at = 0;
+        for batch in batches(format, bytes) {
+            let column = batch.column(0).as_dictionary::<Int32Type>();
+            let column = column.downcast_dict::<StringArray>().unwrap();
+            for text in column {
+                assert_eq!(
+                    text.unwrap().as_bytes(),
+                    names[at / 65_536],
+                    "{format:?} {at}"
+                );
+                at += 1;
+            }
+        }
+        assert_eq!(at, 140_000);
+    }
 }
 
 #[test]

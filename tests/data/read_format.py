@@ -20,10 +20,10 @@ def of_table(relation, connection):
         rows = connection.execute(f'SELECT "{key}", count, dur_sum FROM answer').fetchall()
         return {"groups": {str(row[0]): [row[1], row[2]] for row in rows}, "columns": columns}
     totals = connection.execute(
-        "SELECT count(*), sum(dur)::HUGEINT, min(ts), max(ts) FROM answer"
+        "SELECT count(*), sum(dur)::HUGEINT, min(epoch_ns(ts)), max(epoch_ns(ts)) FROM answer"
     ).fetchone()
     names = connection.execute("SELECT name, count(*) FROM answer GROUP BY name").fetchall()
-    ordered = connection.execute("SELECT ts FROM answer").fetchall()
+    ordered = connection.execute("SELECT epoch_ns(ts) FROM answer").fetchall()
     times = [row[0] for row in ordered if row[0] is not None]
     return {
         "count": totals[0],

@@ -54,6 +54,7 @@ mod server_traps;
 mod shutdown;
 mod slow_senders;
 mod standing_recording;
+mod tables;
 mod temporary_files;
 mod tokens;
 mod traps;

@@ -16,6 +16,7 @@ mod derived;
 pub mod dft;
 mod error;
 mod event;
+mod field_type;
 pub mod gzip;
 pub mod io_trace;
 mod kind;
@@ -30,6 +31,7 @@ pub use container::Container;
 pub use derived::{DERIVED_ENDINGS, STREAM_NAME_MAX, is_derived};
 pub use error::DecodeError;
 pub use event::{Decoded, Decoder, EachEvent, Event};
+pub use field_type::FieldType;
 pub use kind::{StreamContext, bare_unit, decoder_for, dimensions, has_events};
 pub use origin::{EventWithOrigin, Origin, OriginFields};
 pub use recognize::{

@@ -113,23 +113,23 @@ impl GroupSpec {
             kind,
         };
         let mut columns = Vec::new();
-        columns.extend(self.every.map(|_| column("ts", GroupColumnKind::Integers)));
+        let values = |field: &str| GroupColumnKind::Values(FieldPath::new(field));
+        columns.extend(self.every.map(|_| column("ts", values("ts"))));
         let keys = self.keys.iter();
-        columns.extend(keys.map(|key| column(key, GroupColumnKind::Values)));
+        columns.extend(keys.map(|key| column(key, values(key))));
         if let Some(field) = &self.histogram {
-            columns.push(column(&format!("{field}_from"), GroupColumnKind::Values));
+            columns.push(column(&format!("{field}_from"), GroupColumnKind::Integers));
         }
         for aggregate in self.chosen() {
-            let of_duration = aggregate
-                .field
-                .as_ref()
-                .is_some_and(|f| f.as_str() == "dur");
+            let field = aggregate.field;
             columns.push(GroupColumn {
-                kind: match aggregate.function {
-                    Function::Count | Function::Distinct => GroupColumnKind::Integers,
-                    Function::Avg | Function::Quantile(_) => GroupColumnKind::Fractions,
-                    _ if of_duration => GroupColumnKind::Integers,
-                    _ => GroupColumnKind::Values,
+                kind: match (aggregate.function, field) {
+                    (Function::Count | Function::Distinct, _) | (_, None) => {
+                        GroupColumnKind::Integers
+                    }
+                    (Function::Avg | Function::Quantile(_), _) => GroupColumnKind::Fractions,
+                    (Function::Sum, Some(field)) => GroupColumnKind::Sums(field),
+                    (Function::Min | Function::Max, Some(field)) => GroupColumnKind::Values(field),
                 },
                 label: aggregate.label,
             });

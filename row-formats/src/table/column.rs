@@ -1,35 +1,58 @@
 //! Columns of one type.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::ArrayRef;
 use arrow_array::builder::{
-    BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, UInt64Builder,
+    BooleanBuilder, Float64Builder, Int64Builder, StringBuilder, StringDictionaryBuilder,
+    TimestampNanosecondBuilder,
 };
-use arrow_schema::DataType;
+use arrow_array::types::Int32Type;
+use arrow_schema::{DataType, TimeUnit};
 use query_language::{Number, Value};
-
-use crate::json::write_display;
+use trace_kinds::FieldType;
 
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnType {
+    /// Nanoseconds since 1970, UTC.
+    Time,
     Int,
-    Uint,
     Float,
     Bool,
-    /// Holds every value, as text.
+    /// Holds every value, as text in a dictionary: the same text is stored once in a batch.
     Text,
+    /// Text that is different in nearly every row.
+    Json,
 }
+
+/// Time zone of times.
+const ZONE: &str = "UTC";
 
 impl ColumnType {
     pub(super) fn data_type(self) -> DataType {
         match self {
+            ColumnType::Time => DataType::Timestamp(TimeUnit::Nanosecond, Some(ZONE.into())),
             ColumnType::Int => DataType::Int64,
-            ColumnType::Uint => DataType::UInt64,
             ColumnType::Float => DataType::Float64,
             ColumnType::Bool => DataType::Boolean,
-            ColumnType::Text => DataType::Utf8,
+            ColumnType::Text => {
+                DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+            }
+            ColumnType::Json => DataType::Utf8,
+        }
+    }
+}
+
+impl From<FieldType> for ColumnType {
+    fn from(field: FieldType) -> ColumnType {
+        match field {
+            FieldType::Time => ColumnType::Time,
+            FieldType::Integer => ColumnType::Int,
+            FieldType::Fraction => ColumnType::Float,
+            FieldType::Flag => ColumnType::Bool,
+            FieldType::Text => ColumnType::Text,
         }
     }
 }
@@ -37,86 +60,40 @@ impl ColumnType {
 /// Largest magnitude up to which every integer has an exact `f64`.
 const EXACT_MAX: i128 = 1 << 53;
 
-/// Properties of the values of a column.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Seen {
-    text: bool,
-    boolean: bool,
-    fraction: bool,
-    negative: bool,
-    /// An integer above `i64::MAX`.
-    large: bool,
-    /// An integer without an exact `f64`.
-    inexact: bool,
-    whole: bool,
-}
-
-impl Seen {
-    pub(crate) fn add(&mut self, value: Value<'_>) {
-        match value {
-            Value::Str(_) => self.text = true,
-            Value::Bool(_) => self.boolean = true,
-            Value::Float(_) => self.fraction = true,
-            Value::Int(value) => self.add_whole(value.into()),
-            Value::Uint(value) => self.add_whole(value.into()),
-        }
-    }
-
-    fn add_whole(&mut self, value: i128) {
-        self.whole = true;
-        self.negative |= value < 0;
-        self.large |= value > i128::from(i64::MAX);
-        self.inexact |= value.abs() > EXACT_MAX;
-    }
-
-    /// The narrowest type that holds all values; text without any.
-    pub(crate) fn decide(self) -> ColumnType {
-        let number = self.whole || self.fraction;
-        match self {
-            Seen { text: true, .. } => ColumnType::Text,
-            Seen { boolean: true, .. } if number => ColumnType::Text,
-            Seen { boolean: true, .. } => ColumnType::Bool,
-            Seen { fraction: true, .. } if self.inexact => ColumnType::Text,
-            Seen { fraction: true, .. } => ColumnType::Float,
-            Seen { large: true, .. } if self.negative => ColumnType::Text,
-            Seen { large: true, .. } => ColumnType::Uint,
-            Seen { whole: true, .. } => ColumnType::Int,
-            _ => ColumnType::Text,
-        }
-    }
-}
-
 /// Collects the values of a column.
-#[derive(Debug)]
 pub(super) enum ColumnBuilder {
+    Time(TimestampNanosecondBuilder),
     Int(Int64Builder),
-    Uint(UInt64Builder),
     Float(Float64Builder),
     Bool(BooleanBuilder),
-    Text(StringBuilder),
+    Text(StringDictionaryBuilder<Int32Type>),
+    Json(StringBuilder),
 }
 
 impl ColumnBuilder {
     pub(super) fn new(kind: ColumnType) -> ColumnBuilder {
         match kind {
+            ColumnType::Time => {
+                ColumnBuilder::Time(TimestampNanosecondBuilder::new().with_timezone(ZONE))
+            }
             ColumnType::Int => ColumnBuilder::Int(Int64Builder::new()),
-            ColumnType::Uint => ColumnBuilder::Uint(UInt64Builder::new()),
             ColumnType::Float => ColumnBuilder::Float(Float64Builder::new()),
             ColumnType::Bool => ColumnBuilder::Bool(BooleanBuilder::new()),
-            ColumnType::Text => ColumnBuilder::Text(StringBuilder::new()),
+            ColumnType::Text => ColumnBuilder::Text(StringDictionaryBuilder::new()),
+            ColumnType::Json => ColumnBuilder::Json(StringBuilder::new()),
         }
     }
 
     /// Appends a value. If it does not fit, appends null and returns false.
     pub(super) fn append(&mut self, value: Option<Value<'_>>) -> bool {
         let fits = match self {
-            ColumnBuilder::Int(builder) => {
-                let fitting = value.and_then(whole).and_then(|v| i64::try_from(v).ok());
+            ColumnBuilder::Time(builder) => {
+                let fitting = value.and_then(whole);
                 builder.append_option(fitting);
                 fitting.is_some()
             }
-            ColumnBuilder::Uint(builder) => {
-                let fitting = value.and_then(whole).and_then(|v| u64::try_from(v).ok());
+            ColumnBuilder::Int(builder) => {
+                let fitting = value.and_then(whole);
                 builder.append_option(fitting);
                 fitting.is_some()
             }
@@ -134,10 +111,12 @@ impl ColumnBuilder {
                 fitting.is_some()
             }
             ColumnBuilder::Text(builder) => {
-                match value {
-                    Some(value) => append_text(value, builder),
-                    None => builder.append_null(),
-                }
+                let text = value.map(text_of);
+                builder.append_option(text);
+                true
+            }
+            ColumnBuilder::Json(builder) => {
+                builder.append_option(value.map(text_of));
                 true
             }
         };
@@ -146,19 +125,20 @@ impl ColumnBuilder {
 
     pub(super) fn finish(&mut self) -> ArrayRef {
         match self {
+            ColumnBuilder::Time(builder) => Arc::new(builder.finish()),
             ColumnBuilder::Int(builder) => Arc::new(builder.finish()),
-            ColumnBuilder::Uint(builder) => Arc::new(builder.finish()),
             ColumnBuilder::Float(builder) => Arc::new(builder.finish()),
             ColumnBuilder::Bool(builder) => Arc::new(builder.finish()),
             ColumnBuilder::Text(builder) => Arc::new(builder.finish()),
+            ColumnBuilder::Json(builder) => Arc::new(builder.finish()),
         }
     }
 }
 
 /// An integer, also one written as text, as comparisons interpret it.
-fn whole(value: Value<'_>) -> Option<i128> {
+fn whole(value: Value<'_>) -> Option<i64> {
     match value.as_number()?.normalize() {
-        Number::Int(value) => Some(value),
+        Number::Int(value) => i64::try_from(value).ok(),
         Number::Float(_) => None,
     }
 }
@@ -171,19 +151,14 @@ fn float(value: Value<'_>) -> Option<f64> {
     }
 }
 
-fn append_text(value: Value<'_>, builder: &mut StringBuilder) {
-    let mut text_bytes = Vec::new();
+fn text_of(value: Value<'_>) -> Cow<'_, str> {
     match value {
-        Value::Str(text) => match std::str::from_utf8(text) {
-            Ok(text) => return builder.append_value(text),
-            Err(_) => return builder.append_value(String::from_utf8_lossy(text)),
-        },
-        Value::Int(value) => write_display(value, &mut text_bytes),
-        Value::Uint(value) => write_display(value, &mut text_bytes),
-        Value::Float(value) => write_display(value, &mut text_bytes),
-        Value::Bool(value) => write_display(value, &mut text_bytes),
+        Value::Str(text) => String::from_utf8_lossy(text),
+        Value::Int(value) => value.to_string().into(),
+        Value::Uint(value) => value.to_string().into(),
+        Value::Float(value) => value.to_string().into(),
+        Value::Bool(value) => value.to_string().into(),
     }
-    builder.append_value(String::from_utf8_lossy(&text_bytes));
 }
 
 #[cfg(test)]
@@ -193,49 +168,44 @@ mod tests {
 
     use super::*;
 
-    fn decided(values: &[Value<'_>]) -> ColumnType {
-        let mut seen = Seen::default();
-        values.iter().for_each(|value| seen.add(*value));
-        seen.decide()
-    }
-
-    #[test]
-    fn the_narrowest_type_that_holds_all_values_is_chosen() {
-        use ColumnType::{Bool, Float, Int, Text, Uint};
-        let (text, truth) = (Value::from("5"), Value::Bool(true));
-        let (large, small) = (Value::Uint(u64::MAX), Value::Int(-1));
-        assert_eq!(decided(&[]), Text);
-        assert_eq!(decided(&[Value::Uint(7), small]), Int);
-        assert_eq!(decided(&[Value::Uint(7), large]), Uint);
-        assert_eq!(decided(&[small, large]), Text);
-        assert_eq!(decided(&[small, Value::Float(0.5)]), Float);
-        assert_eq!(decided(&[Value::Int(1 << 60), Value::Float(0.5)]), Text);
-        assert_eq!(decided(&[truth]), Bool);
-        assert_eq!(decided(&[truth, small]), Text);
-        assert_eq!(decided(&[text, small]), Text);
-    }
-
     #[test]
     fn values_that_do_not_fit_are_reported() {
-        let mut column = ColumnBuilder::new(ColumnType::Int);
-        assert!(column.append(Some(Value::Int(-3))));
-        assert!(column.append(Some(Value::from("12"))));
-        assert!(column.append(Some(Value::Float(4.0))));
-        assert!(column.append(None));
-        assert!(!column.append(Some(Value::Float(0.5))));
-        assert!(!column.append(Some(Value::Uint(u64::MAX))));
-        assert!(!column.append(Some(Value::Bool(true))));
-        let array = column.finish();
-        let array = array.as_primitive::<Int64Type>();
-        let values: Vec<Option<i64>> = array.iter().collect();
-        let expected = [Some(-3), Some(12), Some(4), None, None, None, None];
-        assert_eq!(values, expected);
+        for kind in [ColumnType::Int, ColumnType::Time] {
+            let mut column = ColumnBuilder::new(kind);
+            assert!(column.append(Some(Value::Int(-3))));
+            assert!(column.append(Some(Value::from("12"))));
+            assert!(column.append(Some(Value::Float(4.0))));
+            assert!(column.append(None));
+            assert!(!column.append(Some(Value::Float(0.5))));
+            assert!(!column.append(Some(Value::Uint(u64::MAX))));
+            assert!(!column.append(Some(Value::Bool(true))));
+            let array = column.finish();
+            assert_eq!(*array.data_type(), kind.data_type());
+            if kind == ColumnType::Int {
+                let values: Vec<Option<i64>> = array.as_primitive::<Int64Type>().iter().collect();
+                let expected = [Some(-3), Some(12), Some(4), None, None, None, None];
+                assert_eq!(values, expected);
+            }
+        }
         let mut column = ColumnBuilder::new(ColumnType::Float);
         assert!(column.append(Some(Value::Int(5))));
         assert!(!column.append(Some(Value::Int(i64::MAX))));
+    }
+
+    #[test]
+    fn text_is_stored_once() {
         let mut column = ColumnBuilder::new(ColumnType::Text);
-        assert!(column.append(Some(Value::Str(b"\xff"))));
-        assert!(column.append(Some(Value::Float(0.5))));
-        assert_eq!(column.finish().as_string::<i32>().value(1), "0.5");
+        for value in [Value::Float(0.5), Value::Str(b"\xff"), Value::from("0.5")] {
+            assert!(column.append(Some(value)));
+        }
+        assert!(column.append(None));
+        let array = column.finish();
+        assert_eq!(*array.data_type(), ColumnType::Text.data_type());
+        let array = array.as_dictionary::<Int32Type>();
+        let keys: Vec<Option<i32>> = array.keys().iter().collect();
+        assert_eq!(keys, [Some(0), Some(1), Some(0), None]);
+        let texts = array.values().as_string::<i32>();
+        let texts: Vec<&str> = texts.iter().flatten().collect();
+        assert_eq!(texts, ["0.5", "\u{fffd}"]);
     }
 }

@@ -1,22 +1,22 @@
 //! Tables of typed columns: Arrow and Parquet.
 //!
-//! A table needs its columns before its rows. The common fields have fixed types; the types of
-//! other fields are derived from the first batch of rows. A later value that does not fit its
-//! column is not lost: the last column, `rest`, contains it under its name in a JSON object,
-//! together with the fields that have no column.
+//! A table needs its columns before its rows. The name of a field alone decides the type of its
+//! column, so all tables of the same columns have one schema. A value that does not fit its column
+//! is not lost: the last column, `rest`, contains it under its name in a JSON object, together with
+//! the fields that have no column.
 
 mod column;
 mod sink;
 mod writer;
 
 use query_language::{FieldPath, FieldTable};
-use trace_kinds::Event;
+use trace_kinds::{Event, FieldType};
 
 use crate::cells::write_cell;
-use crate::csv::{REST, rest_of, table_columns};
+use crate::csv::{rest_of, table_columns};
 use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 
-pub(super) use column::{ColumnType, Seen};
+pub(super) use column::ColumnType;
 pub(super) use sink::{Heading, TableSink};
 
 /// The file format of a table.
@@ -65,22 +65,8 @@ impl RowFormat for Table {
     fn sink(&self, options: SinkOptions) -> Box<dyn RowSink + '_> {
         let headings = self.columns.iter().map(|column| Heading {
             label: column.label.clone(),
-            kind: fixed_type(&column.label),
+            kind: FieldType::of(&FieldPath::new(&column.label)).into(),
         });
-        Box::new(TableSink::new(
-            self.kind,
-            headings.collect(),
-            Some(REST),
-            options,
-        ))
-    }
-}
-
-/// The type of a field whose type is the same for every kind of trace.
-fn fixed_type(label: &str) -> Option<ColumnType> {
-    match FieldPath::new(label).as_str() {
-        "ts" | "dur" | "pid" | "tid" => Some(ColumnType::Int),
-        "name" | "cat" | "agent" | "stream" | "storage" | "kind" => Some(ColumnType::Text),
-        _ => None,
+        Box::new(TableSink::new(self.kind, headings.collect(), options))
     }
 }

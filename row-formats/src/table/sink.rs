@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use arrow_array::builder::StringBuilder;
 use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{Field, Schema};
 use query_language::Value;
 
 use super::TableKind;
-use super::column::{ColumnBuilder, ColumnType, Seen};
+use super::column::{ColumnBuilder, ColumnType};
 use super::writer::TableWriter;
 use crate::cells::Cells;
+use crate::csv::REST;
 use crate::json::{write_json_string, write_json_value};
 use crate::{Out, RowSink, SinkOptions};
 
@@ -21,12 +21,11 @@ const BATCH_ROWS: usize = 1 << 16;
 /// Bytes of rows after which a batch is written.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// A column before its type is known.
+/// A column.
 #[derive(Debug, Clone)]
 pub(crate) struct Heading {
     pub(crate) label: String,
-    /// The type, if it does not depend on the values.
-    pub(crate) kind: Option<ColumnType>,
+    pub(crate) kind: ColumnType,
 }
 
 /// Collects rows into batches.
@@ -34,22 +33,22 @@ pub(crate) struct TableSink {
     kind: TableKind,
     headings: Vec<Heading>,
     /// Name of the column for values without a column.
-    rest: Option<String>,
+    rest: String,
     batch_bytes: usize,
     options: SinkOptions,
-    /// Rows that are not in a batch yet.
-    rows: Vec<u8>,
-    ends: Vec<usize>,
+    /// Rows and their bytes that are not in a batch yet.
+    rows: usize,
+    row_bytes: usize,
     open: Option<OpenTable>,
 }
 
-/// The table once the types are known.
+/// A table to which rows are written.
 struct OpenTable {
     schema: Arc<Schema>,
     columns: Vec<ColumnBuilder>,
     /// Names of the columns, for values in `rest`.
     labels: Vec<String>,
-    rest: Option<StringBuilder>,
+    rest: ColumnBuilder,
     /// Values that did not fit, by column.
     misfits: BTreeMap<String, u64>,
     writer: TableWriter,
@@ -58,27 +57,22 @@ struct OpenTable {
 impl TableSink {
     /// A sink of rows with one cell per heading, followed by a JSON object of the fields without a
     /// column, which becomes the column `rest`.
-    pub(crate) fn new(
-        kind: TableKind,
-        headings: Vec<Heading>,
-        rest: Option<&str>,
-        options: SinkOptions,
-    ) -> TableSink {
+    pub(crate) fn new(kind: TableKind, headings: Vec<Heading>, options: SinkOptions) -> TableSink {
         let mut named = TableSink {
             kind,
             headings: Vec::with_capacity(headings.len()),
-            rest: None,
+            rest: String::new(),
             batch_bytes: BATCH_BYTES.min(options.row_group_bytes),
             options,
-            rows: Vec::new(),
-            ends: Vec::new(),
+            rows: 0,
+            row_bytes: 0,
             open: None,
         };
         for heading in headings {
             let label = named.unused(heading.label);
             named.headings.push(Heading { label, ..heading });
         }
-        named.rest = rest.map(|rest| named.unused(rest.to_owned()));
+        named.rest = named.unused(REST.to_owned());
         named
     }
 
@@ -93,34 +87,29 @@ impl TableSink {
         unused.unwrap_or(label)
     }
 
-    /// Derives the types of the columns from the collected rows.
-    fn open(&self) -> io::Result<OpenTable> {
-        let mut seen = vec![Seen::default(); self.headings.len()];
-        for row in rows(&self.rows, &self.ends) {
-            let mut cells = Cells::new(row);
-            for seen in &mut seen {
-                if let Some(value) = cells.next()? {
-                    seen.add(value);
-                }
-            }
-        }
-        let kinds = self.headings.iter().zip(seen);
-        let kinds: Vec<ColumnType> = kinds
-            .map(|(heading, seen)| heading.kind.unwrap_or_else(|| seen.decide()))
-            .collect();
-        let labels: Vec<String> = self.headings.iter().map(|h| h.label.clone()).collect();
-        let field =
-            |(label, kind): (&String, &ColumnType)| Field::new(label, kind.data_type(), true);
-        let mut fields: Vec<Field> = labels.iter().zip(&kinds).map(field).collect();
-        if let Some(rest) = &self.rest {
-            fields.push(Field::new(rest, DataType::Utf8, true));
-        }
-        let schema = Arc::new(Schema::new(fields));
+    /// The table, which the first row or the end of the result begins.
+    fn open(&mut self) -> io::Result<&mut OpenTable> {
+        let table = match self.open.take() {
+            Some(open) => open,
+            None => self.begin_table()?,
+        };
+        Ok(self.open.insert(table))
+    }
+
+    fn begin_table(&self) -> io::Result<OpenTable> {
+        let column = |label: &String, kind: ColumnType| Field::new(label, kind.data_type(), true);
+        let headings = self.headings.iter();
+        let fields = headings.map(|heading| column(&heading.label, heading.kind));
+        let fields = fields.chain([column(&self.rest, ColumnType::Json)]);
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
+        let headings = self.headings.iter();
         Ok(OpenTable {
             writer: TableWriter::new(self.kind, &schema, self.options)?,
-            columns: kinds.iter().map(|kind| ColumnBuilder::new(*kind)).collect(),
-            labels,
-            rest: self.rest.as_ref().map(|_| StringBuilder::new()),
+            columns: headings
+                .map(|heading| ColumnBuilder::new(heading.kind))
+                .collect(),
+            labels: self.headings.iter().map(|h| h.label.clone()).collect(),
+            rest: ColumnBuilder::new(ColumnType::Json),
             misfits: BTreeMap::new(),
             schema,
         })
@@ -128,28 +117,16 @@ impl TableSink {
 
     /// Writes the collected rows as a batch.
     fn flush(&mut self, out: &mut Out<'_>) -> io::Result<()> {
-        let mut open = match self.open.take() {
-            Some(open) => open,
-            None => self.open()?,
-        };
-        if !self.ends.is_empty() {
-            for row in rows(&self.rows, &self.ends) {
-                open.append(row)?;
-            }
+        let has_rows = self.rows > 0;
+        let open = self.open()?;
+        if has_rows {
             let batch = open.batch()?;
             open.writer.write(&batch)?;
         }
         out(&open.writer.take())?;
-        self.rows.clear();
-        self.ends.clear();
-        self.open = Some(open);
+        (self.rows, self.row_bytes) = (0, 0);
         Ok(())
     }
-}
-
-fn rows<'r>(bytes: &'r [u8], ends: &'r [usize]) -> impl Iterator<Item = &'r [u8]> {
-    let starts = std::iter::once(0).chain(ends.iter().copied());
-    starts.zip(ends).map(|(start, end)| &bytes[start..*end])
 }
 
 impl OpenTable {
@@ -164,17 +141,10 @@ impl OpenTable {
                 misfits.push((number, value));
             }
         }
-        let Some(column) = &mut self.rest else {
-            return Ok(());
-        };
         let known = cells.rest();
         if misfits.is_empty() {
-            if known.is_empty() {
-                column.append_null();
-            } else {
-                // JSON is UTF-8.
-                column.append_value(String::from_utf8_lossy(known));
-            }
+            let known = (!known.is_empty()).then_some(Value::Str(known));
+            self.rest.append(known);
             return Ok(());
         }
         let mut rest = known.strip_suffix(b"}").unwrap_or(b"{").to_vec();
@@ -189,16 +159,13 @@ impl OpenTable {
             *self.misfits.entry(label.clone()).or_default() += 1;
         }
         rest.push(b'}');
-        column.append_value(String::from_utf8_lossy(&rest));
+        self.rest.append(Some(Value::Str(&rest)));
         Ok(())
     }
 
     fn batch(&mut self) -> io::Result<RecordBatch> {
-        let columns = self.columns.iter_mut().map(ColumnBuilder::finish);
-        let mut columns: Vec<ArrayRef> = columns.collect();
-        if let Some(rest) = &mut self.rest {
-            columns.push(Arc::new(rest.finish()));
-        }
+        let columns = self.columns.iter_mut().chain([&mut self.rest]);
+        let columns: Vec<ArrayRef> = columns.map(ColumnBuilder::finish).collect();
         RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(io::Error::other)
     }
 }
@@ -209,25 +176,26 @@ impl RowSink for TableSink {
     }
 
     fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()> {
-        self.rows.extend_from_slice(row);
-        self.ends.push(self.rows.len());
-        if self.ends.len() >= BATCH_ROWS || self.rows.len() >= self.batch_bytes {
+        self.open()?.append(row)?;
+        self.rows += 1;
+        self.row_bytes += row.len();
+        if self.rows >= BATCH_ROWS || self.row_bytes >= self.batch_bytes {
             self.flush(out)?;
         }
         Ok(())
     }
 
     fn end(&mut self, out: &mut Out<'_>) -> io::Result<Vec<String>> {
-        if self.open.is_none() || !self.ends.is_empty() {
+        if self.open.is_none() || self.rows > 0 {
             self.flush(out)?;
         }
         let Some(open) = self.open.take() else {
             return Ok(Vec::new());
         };
-        let rest = self.rest.as_deref().unwrap_or_default();
+        let rest = &self.rest;
         let note = |(label, count): (&String, &u64)| {
             format!(
-                "{count} values of {label} have another type than the first ones and are in the \
+                "{count} values of {label} are not of the type of their column and are in the \
                  column {rest}"
             )
         };

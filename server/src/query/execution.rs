@@ -442,25 +442,27 @@ impl QueryTask {
                 Ok(report)
             }
             ResultKind::Fields => {
-                let (fields, report) = list_fields(sources, request, self.limits)?;
-                write_groups(
+                let (fields, mut report) = list_fields(sources, request, self.limits)?;
+                let notes = write_groups(
                     *format,
                     &field_columns(),
                     &fields,
                     self.limits.row_group_bytes,
                     &mut write,
                 )?;
+                report.notes.extend(notes);
                 Ok(with_missing(report))
             }
             ResultKind::Groups(spec) => {
-                let (groups, report) = group_by(sources, request, spec, self.limits)?;
-                write_groups(
+                let (groups, mut report) = group_by(sources, request, spec, self.limits)?;
+                let notes = write_groups(
                     *format,
                     &spec.columns()?,
                     &groups,
                     self.limits.row_group_bytes,
                     &mut write,
                 )?;
+                report.notes.extend(notes);
                 Ok(with_missing(report))
             }
         }

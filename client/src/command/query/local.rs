@@ -79,17 +79,15 @@ fn run(
         print_count(context, count, &report)?;
         (Exit::of_match(count > 0), report)
     } else if options.list_fields {
-        let (fields, report) = list_fields(sources, &options.request, limits)?;
-        print_groups(context, &field_columns(), &fields, options)?;
+        let (fields, mut report) = list_fields(sources, &options.request, limits)?;
+        let notes = print_groups(context, &field_columns(), &fields, options)?;
+        report.notes.extend(notes);
         (Exit::of_match(!fields.is_empty()), report)
     } else if let Some(spec) = &options.groups {
-        let (groups, report) = group_by(sources, &options.request, spec, limits)?;
-        print_groups(
-            context,
-            &spec.columns().map_err(ReadError::from)?,
-            &groups,
-            options,
-        )?;
+        let (groups, mut report) = group_by(sources, &options.request, spec, limits)?;
+        let columns = spec.columns().map_err(ReadError::from)?;
+        let notes = print_groups(context, &columns, &groups, options)?;
+        report.notes.extend(notes);
         let found = report.matched > 0 && !groups.is_empty();
         (Exit::of_match(found), report)
     } else {

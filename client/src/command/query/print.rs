@@ -25,12 +25,13 @@ pub(super) fn print_count(
     context.document(&document)
 }
 
+/// Prints groups. Returns notes for the user.
 pub(super) fn print_groups(
     context: &Context,
     columns: &[GroupColumn],
     groups: &[GroupRow],
     options: &QueryOptions,
-) -> Result<(), CommandError> {
+) -> Result<Vec<String>, CommandError> {
     if options.format == Format::Text {
         let (mut table, mut row) = (GroupTable::new(columns), Vec::new());
         for group in groups {
@@ -38,11 +39,12 @@ pub(super) fn print_groups(
             write_group_ndjson(columns, group, &mut row);
             table.row(&row);
         }
-        return table.write(context);
+        table.write(context)?;
+        return Ok(Vec::new());
     }
     let mut out = context.out();
     let mut write = |bytes: &[u8]| out.write_all(bytes);
-    write_groups(
+    let notes = write_groups(
         options.format,
         columns,
         groups,
@@ -50,7 +52,7 @@ pub(super) fn print_groups(
         &mut write,
     )
     .map_err(ReadError::from)?;
-    Ok(())
+    Ok(notes)
 }
 
 /// Groups as a text table.
