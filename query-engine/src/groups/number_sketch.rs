@@ -109,7 +109,8 @@ mod tests {
             merged.merge(&sketch(right));
             let found = merged.quantile(quantile).unwrap();
             values.sort_unstable_by(f64::total_cmp);
-            let exact = values[nearest_rank(quantile, values.len() as u64) as usize];
+            let rank = nearest_rank(quantile, values.len() as u64);
+            let exact = values[usize::try_from(rank).unwrap()];
             prop_assert!((found - exact).abs() <= exact.abs() * 0.010_001, "{found} {exact}");
         }
     }
