@@ -26,6 +26,7 @@ const WITH_CONNECTION: &[&str] = &[
     "/copy",
     "/storages/import",
     "/v1/traces",
+    ".TraceService/Export",
 ];
 
 /// Whether a request changes state and has to run to its end.

@@ -7,6 +7,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::Router;
@@ -22,11 +23,13 @@ use tower::Service;
 use crate::access_log::AccessLine;
 use crate::changes::{Changes, is_change};
 use crate::config::HttpConfig;
+use crate::grpc;
 use crate::metrics::{Metrics, RouteGroup};
 use crate::origin::Origins;
 use crate::problem::Problem;
 use crate::request_body::{BodyPace, RequestBody};
 use crate::request_id::{RequestId, RequestIds};
+use crate::rpc_status::RpcStatus;
 
 /// The id of a request, in requests and responses.
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -47,6 +50,7 @@ pub(crate) struct Gate {
     tracer: Arc<Tracer>,
     ids: RequestIds,
     header_bytes_max: usize,
+    header_count_max: usize,
     origins: Origins,
 }
 
@@ -80,6 +84,7 @@ impl Gate {
             tracer,
             ids: RequestIds::default(),
             header_bytes_max: usize::try_from(http.header_bytes_max).unwrap_or(usize::MAX),
+            header_count_max: usize::try_from(http.header_count_max).unwrap_or(usize::MAX),
             origins: Origins::new(http),
         }
     }
@@ -101,6 +106,7 @@ impl Gate {
         flaw: Option<Flaw>,
     ) -> Response {
         let started = Instant::now();
+        let is_call = grpc::is_grpc(request.headers());
         let id = self.ids.id_of(request.headers());
         request.extensions_mut().insert(RequestId(id.clone()));
         let group = RouteGroup::of(request.method(), request.uri().path());
@@ -112,7 +118,7 @@ impl Gate {
             Some(problem) => problem.into_response(),
             None => self.answer(request, group, &id).await,
         };
-        self.finish(&mut response, &id);
+        self.finish(&mut response, &id, is_call);
         let elapsed = started.elapsed();
         self.entrance
             .metrics
@@ -232,14 +238,18 @@ impl Gate {
             .iter()
             .map(|(name, value)| name.as_str().len() + value.len() + 4)
             .sum();
-        if fields + target > self.header_bytes_max {
+        // hyper counts the fields of HTTP/1 only.
+        if fields + target > self.header_bytes_max || headers.len() > self.header_count_max {
             return Some(
                 Problem::new(
                     StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
                     "header_too_large",
                     "the request head is too large",
                 )
-                .cause(format!("the limit is {} bytes", self.header_bytes_max))
+                .cause(format!(
+                    "the limits are {} bytes and {} fields",
+                    self.header_bytes_max, self.header_count_max
+                ))
                 .remedy("send fewer or shorter header fields")
                 .closing(),
             );
@@ -247,9 +257,9 @@ impl Gate {
         None
     }
 
-    /// Turns every refusal into a problem document, including those of the framework, and logs
-    /// server errors.
-    fn finish(&self, response: &mut Response, id: &HeaderValue) {
+    /// Turns every refusal into a problem document, or into the status of a call of gRPC, including
+    /// those of the framework, and logs server errors.
+    fn finish(&self, response: &mut Response, id: &HeaderValue, is_call: bool) {
         let status = response.status();
         if !status.is_client_error() && !status.is_server_error() {
             return;
@@ -273,20 +283,43 @@ impl Gate {
                 "request failed with a server error"
             );
         }
-        problem.render(instance, response);
+        if is_call {
+            *response = grpc::refusal(&RpcStatus::of_problem(&problem));
+        } else {
+            problem.render(instance, response);
+        }
     }
 }
 
 impl Entrance {
     async fn route(&self, request: Request<Incoming>) -> Response {
+        let mut body_is_read = None;
         let request = request.map(|body| {
             // Most requests have no body and need no box for it.
             if http_body::Body::is_end_stream(&body) {
                 Body::empty()
             } else {
-                Body::new(RequestBody::new(body, self.pace))
+                let is_read = Arc::clone(body_is_read.get_or_insert_default());
+                Body::new(RequestBody::new(body, self.pace, is_read))
             }
         });
+        let mut response = self.call(request).await;
+        let is_refused = matches!(
+            response.status(),
+            StatusCode::PAYLOAD_TOO_LARGE | StatusCode::TOO_MANY_REQUESTS
+        );
+        let is_unread = |is_read: Arc<AtomicBool>| !is_read.load(Ordering::Relaxed);
+        let is_unread = body_is_read.is_some_and(is_unread);
+        if is_refused && is_unread {
+            // The rest of the body is not wanted, and the next request is behind it (RFC 9112
+            // section 9.6).
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        response
+    }
+
+    async fn call(&self, request: Request<Body>) -> Response {
         let mut router = self.router.clone();
         let answered = async move { router.call(request).await };
         match AssertUnwindSafe(answered).catch_unwind().await {

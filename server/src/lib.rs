@@ -11,6 +11,7 @@
 //! | `audit` | the log of changes, whose lines seal each other |
 //! | `changes` | requests that change state, completed even when the client hangs up |
 //! | `routes` | one file per noun: reads the request, calls the engine, builds the response |
+//! | `grpc` | calls of gRPC: frames of messages, statuses, deadlines |
 //! | `ingest` | bodies of packets: admission, decoding, splitting, facts |
 //! | `io_trace` | the trace of the server's I/O: starting, storing, stopping |
 //! | `query` | queries over storages, with streamed results |
@@ -36,6 +37,7 @@ mod derived_files;
 mod error;
 mod file_limit;
 mod gate;
+mod grpc;
 mod ingest;
 mod io_trace;
 mod jobs;
@@ -53,6 +55,7 @@ mod request_body;
 mod request_id;
 mod retention;
 mod routes;
+mod rpc_status;
 mod secrets;
 mod stored_leaves;
 mod tls;

@@ -147,6 +147,11 @@ impl Problem {
         format!("{}: {}", self.0.detail, self.0.cause)
     }
 
+    /// What to do.
+    pub(crate) fn advice(&self) -> &str {
+        &self.0.remedy
+    }
+
     /// Fills `response` with the document for request `instance`; other header fields are retained.
     pub(crate) fn render(&self, instance: &str, response: &mut Response) {
         let parts = &*self.0;

@@ -1,6 +1,8 @@
 //! Request bodies with a minimum rate.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -40,6 +42,8 @@ pub(crate) enum BodyError {
 /// A body whose rate is monitored. No timer is created while bytes keep arriving.
 pub(crate) struct RequestBody<B> {
     inner: B,
+    /// Told when the end of the body has been read.
+    is_read: Arc<AtomicBool>,
     pace: BodyPace,
     started: Instant,
     received: u64,
@@ -47,9 +51,10 @@ pub(crate) struct RequestBody<B> {
 }
 
 impl<B> RequestBody<B> {
-    pub(crate) fn new(inner: B, pace: BodyPace) -> Self {
+    pub(crate) fn new(inner: B, pace: BodyPace, is_read: Arc<AtomicBool>) -> Self {
         Self {
             inner,
+            is_read,
             pace,
             started: Instant::now(),
             received: 0,
@@ -79,6 +84,9 @@ where
         match Pin::new(&mut this.inner).poll_frame(cx) {
             Poll::Ready(frame) => {
                 this.timer = None;
+                if frame.is_none() || this.inner.is_end_stream() {
+                    this.is_read.store(true, Ordering::Relaxed);
+                }
                 Poll::Ready(frame.map(|frame| match frame {
                     Ok(frame) => {
                         this.received += frame.data_ref().map_or(0, |data| data.len() as u64);

@@ -11,7 +11,7 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ContentEncoding {
+pub(crate) enum ContentEncoding {
     /// Not encoded.
     Identity,
     Gzip,
@@ -20,7 +20,7 @@ pub(super) enum ContentEncoding {
 
 impl ContentEncoding {
     /// Reads `Content-Encoding`; at most one encoding is supported.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, IngestError> {
+    pub(crate) fn of(headers: &HeaderMap) -> Result<Self, IngestError> {
         let mut codings = headers
             .get_all(header::CONTENT_ENCODING)
             .iter()
@@ -29,14 +29,22 @@ impl ContentEncoding {
             .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
         match (codings.next(), codings.next()) {
             (None, _) => Ok(Self::Identity),
-            (Some(coding), None) if coding.eq_ignore_ascii_case(b"zstd") => Ok(Self::Zstd),
-            (Some(coding), None)
-                if coding.eq_ignore_ascii_case(b"gzip")
-                    || coding.eq_ignore_ascii_case(b"x-gzip") =>
-            {
-                Ok(Self::Gzip)
-            }
+            (Some(coding), None) => Self::named(coding).ok_or(IngestError::EncodingUnsupported),
             _ => Err(IngestError::EncodingUnsupported),
+        }
+    }
+
+    /// The encoding of this name.
+    pub(crate) fn named(name: &[u8]) -> Option<Self> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known.as_bytes());
+        if is("identity") {
+            Some(Self::Identity)
+        } else if is("zstd") {
+            Some(Self::Zstd)
+        } else if is("gzip") || is("x-gzip") {
+            Some(Self::Gzip)
+        } else {
+            None
         }
     }
 

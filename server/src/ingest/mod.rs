@@ -15,6 +15,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use encoding::ContentEncoding;
 pub(crate) use error::IngestError;
 pub(crate) use otlp::{ExportOutcome, OtlpEncoding, TraceRequests};
 pub(crate) use push::{Pusher, prefers_async};

@@ -25,7 +25,6 @@ use super::body::BodyReader;
 use super::encoding::ContentEncoding;
 use super::error::IngestError;
 use super::identity::agent_of;
-use super::push::prefers_async;
 use crate::config::IngestConfig;
 use crate::media_type::{self, media_type};
 use crate::metrics::Metrics;
@@ -108,16 +107,15 @@ impl TraceRequests {
     }
 
     /// Accepts the body of one request. When this returns, every recording that accepts the spans
-    /// has made them durable, unless the sender does not wait for that (`Prefer: respond-async`).
+    /// has made them durable, unless the sender does not wait for that.
     /// Spans that no recording accepts are only in the buffer; the outcome counts them.
     pub(crate) async fn accept(
         &self,
         encoding: OtlpEncoding,
-        headers: &HeaderMap,
+        content_encoding: ContentEncoding,
+        waits: bool,
         body: Body,
     ) -> Result<ExportOutcome, Problem> {
-        let content_encoding = ContentEncoding::of(headers)?;
-        let waits = !prefers_async(headers);
         let window = self.limits.zstd_window_bytes_max;
         let max = self.limits.packet_bytes_max;
         let body_reader = BodyReader::new(body, content_encoding, window, "packet", max)?;

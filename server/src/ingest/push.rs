@@ -298,7 +298,8 @@ impl Batch<'_> {
 
     /// Reserves memory for one more packet of the group: from this request's reservation, from free
     /// memory, from packets of this request that complete, and at last from other requests. A
-    /// connection has one request at a time, and no more than its share.
+    /// connection of HTTP/1 has one request at a time, and no more than its share; on HTTP/2 each
+    /// request has this share.
     async fn reserve_for(&mut self, bytes: u64) -> Result<(), Problem> {
         if self
             .reservation

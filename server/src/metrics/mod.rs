@@ -21,6 +21,6 @@ pub(crate) use engine::render_engine;
 pub(crate) use io_trace::render_io_trace;
 pub(crate) use process::render_process;
 pub(crate) use recorder::render_recorder;
-pub(crate) use route_group::RouteGroup;
+pub(crate) use route_group::{OTLP_EXPORT, RouteGroup};
 pub(crate) use server::{Metrics, RangeOutcome};
 pub(crate) use storages::render_storages;

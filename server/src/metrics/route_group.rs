@@ -2,6 +2,9 @@
 
 use http::Method;
 
+/// The path of a call with spans over gRPC.
+pub(crate) const OTLP_EXPORT: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
 /// A group of routes with similar cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RouteGroup {
@@ -58,7 +61,7 @@ impl RouteGroup {
         let Some(rest) = path.strip_prefix("/api/v1") else {
             return match path {
                 "/metrics" | "/livez" | "/readyz" => Self::Health,
-                "/v1/traces" => Self::Packets,
+                "/v1/traces" | OTLP_EXPORT => Self::Packets,
                 _ => Self::Other,
             };
         };
@@ -83,7 +86,7 @@ impl RouteGroup {
 mod tests {
     use http::Method;
 
-    use super::RouteGroup;
+    use super::{OTLP_EXPORT, RouteGroup};
 
     #[test]
     fn paths_fall_into_groups() {
@@ -98,6 +101,8 @@ mod tests {
             ("/api/v1/storages", RouteGroup::Storages),
             ("/api/v1/agents/a", RouteGroup::Agents),
             ("/api/v1/query", RouteGroup::Api),
+            ("/v1/traces", RouteGroup::Packets),
+            (OTLP_EXPORT, RouteGroup::Packets),
             ("/livez", RouteGroup::Health),
             ("/", RouteGroup::Other),
         ] {

@@ -35,6 +35,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::response::IntoResponse;
+use axum::routing::post;
 use http::StatusCode;
 use tower_http::compression::{CompressionLayer, predicate::SizeAbove};
 use utoipa::OpenApi;
@@ -45,6 +46,7 @@ use utoipa_axum::routes;
 use crate::access;
 use crate::app_state::AppState;
 use crate::audit;
+use crate::metrics::OTLP_EXPORT;
 use crate::problem::ProblemDocument;
 
 pub(crate) use finalizations::resume_finalizations;
@@ -172,12 +174,38 @@ pub(crate) fn openapi_json() -> String {
     description::complete(annotated).to_string()
 }
 
+/// Paths of signals of OpenTelemetry that are not stored.
+const OTHER_SIGNALS: [&str; 5] = [
+    "/v1/metrics",
+    "/v1/logs",
+    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+    "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+    "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
+];
+
+/// Calls of gRPC, and what is answered to senders of other signals. OpenAPI cannot describe either.
+fn calls() -> Router<Arc<AppState>> {
+    let calls = Router::new().route(OTLP_EXPORT, post(otlp::export));
+    OTHER_SIGNALS.iter().fold(calls, |calls, path| {
+        calls.route(path, post(otlp::other_signal))
+    })
+}
+
 /// The router for requests.
 pub(crate) fn router(app: Arc<AppState>) -> Router {
     let (router, description) = paths();
-    let known = Arc::new(parameters::known(&description));
+    complete(router, &description, app)
+}
+
+fn complete(
+    router: Router<Arc<AppState>>,
+    description: &Description,
+    app: Arc<AppState>,
+) -> Router {
+    let known = Arc::new(parameters::known(description));
     router
         .route_layer(from_fn_with_state(known, parameters::refuse_unknown))
+        .merge(calls())
         .route_layer(from_fn_with_state(Arc::clone(&app.audit), audit::note))
         .route_layer(from_fn_with_state(Arc::clone(&app.access), access::admit))
         .fallback(|| async { StatusCode::NOT_FOUND.into_response() })

@@ -5,24 +5,21 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use serde_json::json;
 use trace_kinds::protobuf::{put_bytes, put_number};
 
 use crate::app_state::AppState;
-use crate::ingest::{ExportOutcome, OtlpEncoding, prefers_async};
+use crate::grpc::{self, Compression};
+use crate::ingest::{ContentEncoding, ExportOutcome, IngestError, OtlpEncoding, prefers_async};
 use crate::problem::Problem;
+use crate::rpc_status::{Code, RpcStatus};
 
 /// Why spans are rejected, as text for people.
 const INVALID: &str = "spans whose trace id is not 16 bytes, whose span id is not 8, or whose id \
                        is all zero cannot be stored";
 const NOT_RECORDED: &str = "no recording accepts these spans, so they are not stored: start one \
                             with `tracehold record start`, or set recording.standing = true";
-/// The type of the error details, and the field that they name.
-const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
-const VIOLATED: &str = "resource_spans";
-/// `Retry-After` when no better value is known, in seconds.
-const RETRY_SECONDS: u64 = 1;
 
 /// Accepts an `ExportTraceServiceRequest` in protobuf or JSON, optionally compressed with gzip or
 /// zstd. Responds when the spans are durable in every recording that accepts them. Responses have
@@ -60,9 +57,15 @@ pub(super) async fn traces(
         .cause("Content-Type is neither application/x-protobuf nor application/json")
         .remedy("use the OTLP exporter over HTTP, with protobuf or JSON"));
     };
-    match app.traces.accept(encoding, &head.headers, body).await {
+    let accepted = async {
+        let coding = ContentEncoding::of(&head.headers)?;
+        let waits = !prefers_async(&head.headers);
+        app.traces.accept(encoding, coding, waits, body).await
+    };
+    match accepted.await {
         Ok(outcome) => {
-            let mut response = success(encoding, outcome);
+            let body = partial_success(encoding, outcome);
+            let mut response = respond(encoding, StatusCode::OK, body);
             if prefers_async(&head.headers) {
                 // OTLP does not define 202.
                 let applied = HeaderValue::from_static("respond-async");
@@ -85,7 +88,8 @@ fn respond(encoding: OtlpEncoding, status: StatusCode, body: Vec<u8>) -> Respons
     (status, [(header::CONTENT_TYPE, media_type)], body).into_response()
 }
 
-fn success(encoding: OtlpEncoding, outcome: ExportOutcome) -> Response {
+/// The message of a response: empty if nothing was rejected.
+fn partial_success(encoding: OtlpEncoding, outcome: ExportOutcome) -> Vec<u8> {
     let reasons: Vec<String> = [
         (outcome.rejected, INVALID),
         (outcome.unrecorded, NOT_RECORDED),
@@ -95,7 +99,7 @@ fn success(encoding: OtlpEncoding, outcome: ExportOutcome) -> Response {
     .map(|(count, reason)| format!("{count}: {reason}"))
     .collect();
     let message = reasons.join("; ");
-    let body = match (
+    match (
         encoding,
         outcome.rejected.saturating_add(outcome.unrecorded),
     ) {
@@ -115,59 +119,27 @@ fn success(encoding: OtlpEncoding, outcome: ExportOutcome) -> Response {
         }})
         .to_string()
         .into_bytes(),
-    };
-    respond(encoding, StatusCode::OK, body)
+    }
 }
 
 /// A refusal as OTLP defines it. A sender retries only after 429 and 503.
 fn refusal(encoding: OtlpEncoding, problem: &Problem) -> Response {
-    let status = match problem.status() {
-        // All of these can succeed later: space is freed, the failed recording ends, the server
-        // returns.
-        StatusCode::INSUFFICIENT_STORAGE
-        | StatusCode::CONFLICT
-        | StatusCode::NOT_FOUND
-        // The body may arrive faster next time, and senders do not retry after 408.
-        | StatusCode::REQUEST_TIMEOUT => StatusCode::SERVICE_UNAVAILABLE,
-        status => status,
-    };
-    // gRPC codes: INVALID_ARGUMENT, RESOURCE_EXHAUSTED, UNAVAILABLE, UNKNOWN.
-    let code: u8 = match status {
-        StatusCode::TOO_MANY_REQUESTS => 8,
-        StatusCode::SERVICE_UNAVAILABLE => 14,
-        status if status.is_client_error() => 3,
-        _ => 2,
-    };
-    let message = format!("{}: {}", problem.code(), problem.what());
+    let (status, of_spans) = RpcStatus::of_spans(problem);
     let body = match encoding {
-        OtlpEncoding::Protobuf => {
-            let mut body = Vec::new();
-            put_number(&mut body, field::STATUS_CODE, u64::from(code));
-            put_bytes(&mut body, field::STATUS_MESSAGE, message.as_bytes());
-            if status == StatusCode::BAD_REQUEST {
-                let detail = bad_request(&problem.what());
-                put_bytes(&mut body, field::STATUS_DETAILS, &detail);
-            }
-            body
-        }
-        OtlpEncoding::Json => {
-            let mut body = json!({"code": code, "message": message});
-            if status == StatusCode::BAD_REQUEST {
-                let violation = json!({"field": VIOLATED, "description": problem.what()});
-                body["details"] = json!([{"@type": BAD_REQUEST, "fieldViolations": [violation]}]);
-            }
-            body.to_string().into_bytes()
-        }
+        OtlpEncoding::Protobuf => of_spans.for_http(),
+        OtlpEncoding::Json => of_spans.to_json(),
     };
     let mut response = respond(encoding, status, body);
-    if matches!(
-        status,
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
-    ) {
-        let seconds = problem.retry_after_seconds().unwrap_or(RETRY_SECONDS);
+    if let Some(seconds) = of_spans.retry_after_seconds {
         let seconds = HeaderValue::from(seconds);
         response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
+    log_failure(status, problem);
+    response
+}
+
+/// Logs a refusal that is not the sender's doing.
+fn log_failure(status: StatusCode, problem: &Problem) {
     if status.is_server_error() {
         tracing::error!(
             code = problem.code(),
@@ -175,24 +147,109 @@ fn refusal(encoding: OtlpEncoding, problem: &Problem) -> Response {
             "a request of spans failed; the sender will retry"
         );
     }
-    response
 }
 
-/// A `google.rpc.BadRequest` with one violation, as a detail of a status contains it.
-fn bad_request(what: &str) -> Vec<u8> {
-    let mut violation = Vec::new();
-    put_bytes(&mut violation, field::VIOLATION_FIELD, VIOLATED.as_bytes());
-    put_bytes(
-        &mut violation,
-        field::VIOLATION_DESCRIPTION,
-        what.as_bytes(),
-    );
-    let mut message = Vec::new();
-    put_bytes(&mut message, field::BAD_REQUEST_VIOLATIONS, &violation);
-    let mut any = Vec::new();
-    put_bytes(&mut any, field::ANY_TYPE_URL, BAD_REQUEST.as_bytes());
-    put_bytes(&mut any, field::ANY_VALUE, &message);
-    any
+/// Metrics and logs of OpenTelemetry, which nothing here stores.
+pub(super) async fn other_signal() -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "signal_unsupported",
+        "only traces are stored",
+    )
+    .cause("the request contains metrics, logs or profiles of OpenTelemetry")
+    .remedy(
+        "switch their exporters off (OTEL_METRICS_EXPORTER=none, OTEL_LOGS_EXPORTER=none), or send \
+         them to another server",
+    )
+}
+
+/// `TraceService/Export` of OTLP/gRPC: as [`traces`], with the message in the frame of gRPC.
+pub(super) async fn export(State(app): State<Arc<AppState>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    if head.version < Version::HTTP_2 || !grpc::is_grpc(&head.headers) {
+        return Problem::new(
+            StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            "not_grpc",
+            "the request is not gRPC",
+        )
+        .cause("gRPC needs HTTP/2 and a Content-Type of application/grpc")
+        .remedy("use a gRPC exporter, or send OTLP over HTTP to /v1/traces")
+        .into_response();
+    }
+    let Ok(timeout) = grpc::timeout_of(&head.headers) else {
+        let malformed = "grpc-timeout is not a number of at most eight digits and a unit";
+        return grpc::refusal(&RpcStatus::new(Code::InvalidArgument, malformed));
+    };
+    let called = call(&app, &head.headers, body);
+    let outcome = match timeout {
+        None => called.await,
+        Some(timeout) => match tokio::time::timeout(timeout, called).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                let late = "the deadline of the call passed before the spans were durable";
+                Err(CallError::Status(RpcStatus::new(
+                    Code::DeadlineExceeded,
+                    late,
+                )))
+            }
+        },
+    };
+    match outcome {
+        Ok(outcome) => grpc::reply(&partial_success(OtlpEncoding::Protobuf, outcome)),
+        Err(CallError::Status(status)) => grpc::refusal(&status),
+        Err(CallError::Problem(problem)) => {
+            app.metrics.refused(problem.code());
+            let (status, of_spans) = RpcStatus::of_spans(&problem);
+            log_failure(status, &problem);
+            grpc::refusal(&of_spans)
+        }
+    }
+}
+
+/// Why a call was refused.
+enum CallError {
+    Status(RpcStatus),
+    Problem(Problem),
+}
+
+impl From<IngestError> for CallError {
+    fn from(error: IngestError) -> Self {
+        Self::Problem(error.into())
+    }
+}
+
+impl From<Problem> for CallError {
+    fn from(problem: Problem) -> Self {
+        Self::Problem(problem)
+    }
+}
+
+async fn call(app: &AppState, headers: &HeaderMap, body: Body) -> Result<ExportOutcome, CallError> {
+    let (compression, message) = grpc::open(body).await.map_err(IngestError::of_body)?;
+    let coding = match compression {
+        Compression::No => ContentEncoding::Identity,
+        Compression::AsNamed => {
+            let name = headers.get("grpc-encoding").map(HeaderValue::as_bytes);
+            match ContentEncoding::named(name.unwrap_or(b"identity")) {
+                Some(ContentEncoding::Identity) => {
+                    let unnamed = "the message is compressed, and grpc-encoding names no encoding";
+                    let status = RpcStatus::new(Code::Internal, unnamed);
+                    return Err(CallError::Status(status));
+                }
+                Some(coding) => coding,
+                None => {
+                    let unknown = "the encoding in grpc-encoding is neither gzip nor zstd";
+                    let status = RpcStatus::new(Code::Unimplemented, unknown);
+                    return Err(CallError::Status(status));
+                }
+            }
+        }
+    };
+    let waits = !prefers_async(headers);
+    let accepted = app
+        .traces
+        .accept(OtlpEncoding::Protobuf, coding, waits, message);
+    Ok(accepted.await?)
 }
 
 /// Field numbers of the messages of answers.
@@ -202,17 +259,6 @@ mod field {
     /// Of `ExportTracePartialSuccess`.
     pub(super) const REJECTED_SPANS: u32 = 1;
     pub(super) const ERROR_MESSAGE: u32 = 2;
-    /// Of `google.rpc.Status`.
-    pub(super) const STATUS_CODE: u32 = 1;
-    pub(super) const STATUS_MESSAGE: u32 = 2;
-    pub(super) const STATUS_DETAILS: u32 = 3;
-    /// Of `google.rpc.BadRequest` and its `FieldViolation`.
-    pub(super) const BAD_REQUEST_VIOLATIONS: u32 = 1;
-    pub(super) const VIOLATION_FIELD: u32 = 1;
-    pub(super) const VIOLATION_DESCRIPTION: u32 = 2;
-    /// Of `google.protobuf.Any`.
-    pub(super) const ANY_TYPE_URL: u32 = 1;
-    pub(super) const ANY_VALUE: u32 = 2;
 }
 
 #[cfg(test)]
@@ -221,7 +267,7 @@ mod tests {
     use storage_core::StorageError;
 
     use super::*;
-    use crate::ingest::IngestError;
+    use crate::rpc_status::BAD_REQUEST;
 
     /// The response to a sender of spans: status, gRPC code, and whether it may retry.
     async fn check(problem: Problem, status: u16, code: u8, is_retried: bool) {
