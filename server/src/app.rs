@@ -17,7 +17,7 @@ use crate::app_state::AppState;
 use crate::audit::{Audit, AuditError};
 use crate::background::Background;
 use crate::config::Config;
-use crate::connection::{Stage, serve};
+use crate::connection::{Door, Stage, serve};
 use crate::file_limit;
 use crate::gate::Gate;
 use crate::io_trace::EarlyTrace;
@@ -136,7 +136,12 @@ async fn serve_until_stopped(
         tracing::error!(%error, "cannot resume the I/O trace; the server runs without it");
     }
     let tracer = Arc::clone(engine.tracer());
-    let gate = Arc::new(Gate::new(router(Arc::clone(&app)), metrics, tracer, &http));
+    let gate = Arc::new(Gate::new(
+        router(Arc::clone(&app)),
+        Arc::clone(&metrics),
+        tracer,
+        &http,
+    ));
     let jobs = Arc::clone(&app.jobs);
     tracing::info!(%address, io = engine.io_name(), "accepting requests");
     warn_of_exposure(address, is_closed, tls.is_some());
@@ -144,7 +149,11 @@ async fn serve_until_stopped(
     resume_finalizations(&app);
     let certificates = tls.clone().map(|tls| tokio::spawn(tls.keep_current()));
     ready(address);
-    serve(listener, Arc::clone(&gate), (&http, tls), stage_seen).await;
+    let doors = vec![Door {
+        listener,
+        gate: Arc::clone(&gate),
+    }];
+    serve(doors, metrics, (&http, tls), stage_seen).await;
     if let Some(certificates) = certificates {
         certificates.abort();
     }

@@ -25,6 +25,9 @@ const LIMITS: [(&str, &str, i64, i64); 63] = [
     // Common clients send more than a few KiB.
     ("http", "header_bytes_max", 8192, 16 * MIB),
     ("http", "header_count_max", 1, 10_000),
+    ("http", "streams_max", 1, 10_000),
+    // The window that HTTP/2 begins with, and its greatest.
+    ("http", "receive_window_bytes", 65_535, 2 * GIB - 1),
     ("http", "body_idle_seconds", 1, DAY_SECONDS),
     ("http", "body_bytes_per_second_min", 1, GIB),
     ("http", "write_stall_seconds", 1, DAY_SECONDS),

@@ -73,6 +73,10 @@ pub struct HttpConfig {
     pub header_bytes_max: u32,
     /// Maximum number of header fields.
     pub header_count_max: u32,
+    /// Maximum number of requests at once on a connection that speaks HTTP/2.
+    pub streams_max: u32,
+    /// Bytes of request bodies that such a connection accepts before they are read.
+    pub receive_window_bytes: u32,
     /// Longest pause within a request body.
     pub body_idle_seconds: u64,
     /// Minimum average rate of a body, checked after the first `body_idle_seconds`.
@@ -100,6 +104,8 @@ impl Default for HttpConfig {
             keep_alive_seconds: 75,
             header_bytes_max: 64 << 10,
             header_count_max: 100,
+            streams_max: 100,
+            receive_window_bytes: 512 << 10,
             body_idle_seconds: 30,
             body_bytes_per_second_min: 1024,
             write_stall_seconds: 60,

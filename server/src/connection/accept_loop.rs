@@ -1,9 +1,11 @@
 //! The accept loop: limits the number of connections and shuts them down.
 
+use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use hyper::server::conn::http1;
@@ -14,13 +16,15 @@ use tokio::sync::watch;
 use tokio::task::{self, JoinError, JoinSet};
 
 use super::framing::AmbiguityFlag;
+use super::http2;
 use super::registry::{Activity, Admission, Registry};
-use super::stream::{GuardedStream, Limits};
+use super::stream::{GuardedStream, Limits, Spoken};
 use super::transport::Transport;
 use crate::config::HttpConfig;
 use crate::gate::{Flaw, Gate};
+use crate::metrics::Metrics;
 use crate::range::SendQueue;
-use crate::tls::{Protocol, Tls};
+use crate::tls::Tls;
 
 /// Shortest and longest pause after the process ran out of file descriptors or memory.
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
@@ -42,18 +46,40 @@ pub(crate) enum Stage {
     Now,
 }
 
+/// A port, and what its requests pass through.
+pub(crate) struct Door {
+    pub(crate) listener: TcpListener,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// Accepts the next connection of any door, beginning with the one at `turn`.
+async fn accept(doors: &[Door], turn: usize) -> io::Result<(TcpStream, SocketAddr, &Arc<Gate>)> {
+    poll_fn(|cx| {
+        for at in 0..doors.len() {
+            let Some(door) = doors.get((turn + at) % doors.len()) else {
+                continue;
+            };
+            if let Poll::Ready(accepted) = door.listener.poll_accept(cx) {
+                return Poll::Ready(accepted.map(|(stream, peer)| (stream, peer, &door.gate)));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
 /// Serves connections until `stage` leaves `Running`, then shuts them down: each after its current
 /// response, all of them after `http.drain_seconds` or at `Stage::Now`. This call owns the tasks of
 /// all connections.
 pub(crate) async fn serve(
-    listener: TcpListener,
-    gate: Arc<Gate>,
+    doors: Vec<Door>,
+    metrics: Arc<Metrics>,
     (http, tls): (&HttpConfig, Option<Arc<Tls>>),
     mut stage: watch::Receiver<Stage>,
 ) {
-    let mut open = OpenConnections::new(gate, (http, tls), stage.clone());
+    let mut open = OpenConnections::new(metrics, (http, tls), stage.clone());
     let mut backoff = BACKOFF_MIN;
-    loop {
+    for turn in (0..doors.len()).cycle() {
         let accepted = tokio::select! {
             biased;
             () = reached(&mut stage, Stage::Draining) => break,
@@ -61,18 +87,18 @@ pub(crate) async fn serve(
                 open.ended(ended);
                 continue;
             }
-            accepted = listener.accept() => accepted,
+            accepted = accept(&doors, turn) => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => {
+            Ok((stream, peer, gate)) => {
                 backoff = BACKOFF_MIN;
                 tokio::select! {
                     () = reached(&mut stage, Stage::Draining) => break,
-                    () = open.add(stream, peer.ip().to_canonical()) => {}
+                    () = open.add(stream, peer.ip().to_canonical(), gate) => {}
                 }
             }
             Err(error) if is_exhaustion(&error) => {
-                open.doorway.gate.metrics().connections.refused();
+                open.metrics.connections.refused();
                 tracing::warn!(
                     %error,
                     "cannot accept a connection: out of file descriptors or memory; retrying; \
@@ -85,7 +111,7 @@ pub(crate) async fn serve(
             Err(error) => tracing::debug!(%error, "a client disconnected before it was accepted"),
         }
     }
-    drop(listener);
+    drop(doors);
     let mut connections = open.tasks;
     let ended = async { while connections.join_next().await.is_some() {} };
     tokio::select! {
@@ -101,14 +127,15 @@ pub(crate) async fn serve(
 /// What serves a connection; the same for all of them.
 #[derive(Clone)]
 struct Doorway {
-    gate: Arc<Gate>,
     builder: http1::Builder,
+    http: Arc<HttpConfig>,
     limits: Limits,
     tls: Option<Arc<Tls>>,
 }
 
 /// The tasks of the open connections.
 struct OpenConnections {
+    metrics: Arc<Metrics>,
     doorway: Doorway,
     stage: watch::Receiver<Stage>,
     tasks: JoinSet<()>,
@@ -118,15 +145,16 @@ struct OpenConnections {
 
 impl OpenConnections {
     fn new(
-        gate: Arc<Gate>,
+        metrics: Arc<Metrics>,
         (http, tls): (&HttpConfig, Option<Arc<Tls>>),
         stage: watch::Receiver<Stage>,
     ) -> Self {
         let count = |setting: u32| usize::try_from(setting).unwrap_or(usize::MAX);
         Self {
+            metrics,
             doorway: Doorway {
-                gate,
                 builder: protocol(http),
+                http: Arc::new(http.clone()),
                 limits: Limits {
                     head: http.header_read(),
                     write_stall: http.write_stall(),
@@ -144,11 +172,11 @@ impl OpenConnections {
     }
 
     /// Serves a new connection once there is room for it.
-    async fn add(&mut self, stream: TcpStream, peer: IpAddr) {
+    async fn add(&mut self, stream: TcpStream, peer: IpAddr, gate: &Arc<Gate>) {
         let admission = loop {
             let (admission, has_closed) = self.registry.admit(peer);
             if has_closed {
-                self.doorway.gate.metrics().connections.idle_closed();
+                self.metrics.connections.idle_closed();
             }
             if admission != Admission::Any {
                 self.warn_of_shortage();
@@ -164,7 +192,7 @@ impl OpenConnections {
         let activity = Arc::new(Activity::default());
         let connection = connection(
             stream,
-            self.doorway.clone(),
+            (self.doorway.clone(), Arc::clone(gate)),
             (admission == Admission::HealthOnly).then_some(Flaw::NoConnection),
             Arc::clone(&activity),
             self.stage.clone(),
@@ -228,7 +256,7 @@ fn is_exhaustion(error: &io::Error) -> bool {
 /// Serves one connection. All its requests have `flaw`, if there is one.
 async fn connection(
     stream: TcpStream,
-    doorway: Doorway,
+    (doorway, gate): (Doorway, Arc<Gate>),
     flaw: Option<Flaw>,
     activity: Arc<Activity>,
     mut stage: watch::Receiver<Stage>,
@@ -237,10 +265,10 @@ async fn connection(
         tracing::debug!(%error, "the client disconnected at once");
         return;
     }
-    let connections = &doorway.gate.metrics().connections;
+    let connections = &gate.metrics().connections;
     let _open = connections.opened();
-    let (transport, protocol) = match &doorway.tls {
-        None => (Transport::Plain(stream), Protocol::Http1),
+    let transport = match &doorway.tls {
+        None => Transport::Plain(stream),
         Some(tls) => {
             let handshake = tokio::time::timeout(doorway.limits.head, tls.accept(stream));
             let shaken = tokio::select! {
@@ -251,7 +279,7 @@ async fn connection(
                 () = to_be_closed(&mut stage, &activity) => return,
             };
             match shaken {
-                Ok((stream, protocol)) => (Transport::Tls(Box::new(stream)), protocol),
+                Ok(stream) => Transport::Tls(Box::new(stream)),
                 Err(error) => {
                     connections.handshake_failed();
                     tracing::debug!(%error, "the TLS handshake failed");
@@ -260,46 +288,75 @@ async fn connection(
             }
         }
     };
-    match protocol {
-        Protocol::Http1 => serve_http1(transport, &doorway, flaw, activity, stage).await,
-    }
-}
-
-/// Serves the requests of a connection that speaks HTTP/1.
-async fn serve_http1(
-    transport: Transport,
-    doorway: &Doorway,
-    flaw: Option<Flaw>,
-    activity: Arc<Activity>,
-    mut stage: watch::Receiver<Stage>,
-) {
     let flag = Arc::new(AmbiguityFlag::default());
     let files = Arc::new(SendQueue::default());
     // The kernel sends file bytes as they are.
     let queue = (!transport.is_encrypted()).then(|| Arc::clone(&files));
     let (watched, limits) = (Arc::clone(&flag), doorway.limits);
-    let stream = GuardedStream::new(transport, watched, files, limits, Arc::clone(&activity));
+    let mut stream = GuardedStream::new(transport, watched, files, limits, Arc::clone(&activity));
+    let spoken = tokio::select! {
+        spoken = stream.spoken() => spoken,
+        // No request was received, so there is no response to wait for.
+        () = to_be_closed(&mut stage, &activity) => return,
+    };
+    let closing = to_be_closed(&mut stage, &activity);
+    match spoken {
+        Ok(Spoken::Http1) => {
+            let service = Http1Service {
+                gate,
+                flaw,
+                flag,
+                queue,
+                activity: Arc::clone(&activity),
+            };
+            serve_http1(stream, doorway.builder, service, closing).await;
+        }
+        Ok(Spoken::Http2) => {
+            let with = (&gate, &*doorway.http);
+            http2::serve(stream, with, flaw, Arc::clone(&activity), closing).await;
+        }
+        Err(error) => tracing::debug!(%error, "the connection ended before its first request"),
+    }
+}
+
+/// What the requests of a connection that speaks HTTP/1 are answered with.
+struct Http1Service {
+    gate: Arc<Gate>,
+    flaw: Option<Flaw>,
+    flag: Arc<AmbiguityFlag>,
+    /// File bytes that the kernel sends.
+    queue: Option<Arc<SendQueue>>,
+    activity: Arc<Activity>,
+}
+
+/// Serves the requests of `stream` until its client leaves, or `closing` and the current request
+/// has been answered.
+async fn serve_http1(
+    stream: GuardedStream,
+    builder: http1::Builder,
+    with: Http1Service,
+    closing: impl Future<Output = ()>,
+) {
     let requests = AtomicU64::new(0);
     let service = service_fn(|mut request: hyper::Request<_>| {
-        if let Some(queue) = &queue {
+        if let Some(queue) = &with.queue {
             request.extensions_mut().insert(Arc::clone(queue));
         }
         let index = requests.fetch_add(1, Ordering::Relaxed);
-        let flaw = flag.is_ambiguous(index).then_some(Flaw::Ambiguous).or(flaw);
-        let gate = Arc::clone(&doorway.gate);
-        let activity = Arc::clone(&activity);
+        let flaw = with.flag.is_ambiguous(index).then_some(Flaw::Ambiguous);
+        let flaw = flaw.or(with.flaw);
+        let gate = Arc::clone(&with.gate);
+        let activity = Arc::clone(&with.activity);
         async move {
             let _answering = activity.answering();
             Ok::<_, std::convert::Infallible>(gate.pass(request, flaw).await)
         }
     });
-    let serving = doorway
-        .builder
-        .serve_connection(TokioIo::new(stream), service);
+    let serving = builder.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(serving);
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
-        () = to_be_closed(&mut stage, &activity) => {
+        () = closing => {
             if requests.load(Ordering::Relaxed) == 0 {
                 // No request was received, so there is no response to wait for.
                 return;

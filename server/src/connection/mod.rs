@@ -1,14 +1,16 @@
 //! Connections: accepting and limiting them, and detecting ambiguous requests.
 //!
 //! `axum::serve` does not limit slow heads, bodies or readers, so this is an accept loop over
-//! hyper's HTTP/1 connection.
+//! hyper's connections.
 
 mod accept_loop;
+mod frames;
 mod framing;
+mod http2;
 mod registry;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod transport;
 
-pub(crate) use accept_loop::{Stage, serve};
+pub(crate) use accept_loop::{Door, Stage, serve};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tokio::sync::Notify;
@@ -23,8 +23,8 @@ pub(super) struct Activity {
     opened: Instant,
     /// Milliseconds from `opened` to the last byte received or sent.
     last_milliseconds: AtomicU64,
-    /// Whether a request has arrived whose response has not begun.
-    is_answering: AtomicBool,
+    /// Requests that have arrived whose responses have not begun; on HTTP/2, not ended.
+    answering: AtomicUsize,
     close: Notify,
 }
 
@@ -33,7 +33,7 @@ impl Default for Activity {
         Self {
             opened: Instant::now(),
             last_milliseconds: AtomicU64::new(0),
-            is_answering: AtomicBool::new(false),
+            answering: AtomicUsize::new(0),
             close: Notify::new(),
         }
     }
@@ -47,9 +47,14 @@ impl Activity {
     }
 
     /// A request arrived; its response begins when the guard is dropped.
-    pub(super) fn answering(&self) -> Answering<'_> {
-        self.is_answering.store(true, Ordering::Relaxed);
-        Answering(self)
+    pub(super) fn answering(self: &Arc<Self>) -> Answering {
+        self.answering.fetch_add(1, Ordering::Relaxed);
+        Answering(Arc::clone(self))
+    }
+
+    /// Closes the connection after its current responses.
+    pub(super) fn request_close(&self) {
+        self.close.notify_one();
     }
 
     /// Completes when the connection is to be closed because another one needs its place.
@@ -59,7 +64,7 @@ impl Activity {
 
     /// When the last byte was received or sent; `None` while a request is being answered.
     fn idle_since(&self) -> Option<Instant> {
-        if self.is_answering.load(Ordering::Relaxed) {
+        if self.answering.load(Ordering::Relaxed) > 0 {
             return None;
         }
         let milliseconds = self.last_milliseconds.load(Ordering::Relaxed);
@@ -71,11 +76,11 @@ impl Activity {
 }
 
 /// A request is being answered.
-pub(super) struct Answering<'a>(&'a Activity);
+pub(super) struct Answering(Arc<Activity>);
 
-impl Drop for Answering<'_> {
+impl Drop for Answering {
     fn drop(&mut self) {
-        self.0.is_answering.store(false, Ordering::Relaxed);
+        self.0.answering.fetch_sub(1, Ordering::Relaxed);
         self.0.touch();
     }
 }
@@ -197,7 +202,7 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
             };
             if !entry.is_closing && entry.activity.idle_since() == Some(since) {
                 entry.is_closing = true;
-                entry.activity.close.notify_one();
+                entry.activity.request_close();
                 return true;
             }
         }
@@ -215,7 +220,7 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
             return false;
         };
         entry.is_closing = true;
-        entry.activity.close.notify_one();
+        entry.activity.request_close();
         true
     }
 }

@@ -1,5 +1,6 @@
 //! A connection with the limits that hyper does not enforce.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::frames::{Flood, Frames, PREFACE};
 use super::framing::{AmbiguityFlag, Framing};
 use super::registry::Activity;
 use super::transport::Transport;
@@ -19,6 +21,8 @@ use crate::range::SendQueue;
 /// response before the client has read it.
 const LINGER: Duration = Duration::from_secs(10);
 const LINGER_BYTES_MAX: usize = 2 << 30;
+/// The same on HTTP/2: what the client could send before it knew, with its other frames.
+const LINGER_BYTES_MAX_HTTP2: usize = 1 << 20;
 
 /// How long a connection waits for its client.
 #[derive(Debug, Clone, Copy)]
@@ -29,12 +33,67 @@ pub(super) struct Limits {
     pub(super) write_stall: Duration,
 }
 
+/// The version of HTTP that a client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spoken {
+    Http1,
+    Http2,
+}
+
+/// The inspection of what the client sends.
+enum Inspection {
+    Http1(Framing, Arc<AmbiguityFlag>),
+    Http2(Frames),
+}
+
+impl Inspection {
+    fn awaits_head(&self) -> bool {
+        match self {
+            Self::Http1(framing, _) => framing.awaits_head(),
+            Self::Http2(frames) => frames.awaits_head(),
+        }
+    }
+
+    fn is_within_request(&self) -> bool {
+        match self {
+            Self::Http1(framing, _) => framing.is_within_request(),
+            Self::Http2(frames) => frames.is_within_request(),
+        }
+    }
+
+    fn linger_bytes_max(&self) -> usize {
+        match self {
+            Self::Http1(..) => LINGER_BYTES_MAX,
+            Self::Http2(_) => LINGER_BYTES_MAX_HTTP2,
+        }
+    }
+
+    fn observe(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Http1(framing, flag) => {
+                framing.observe(bytes, flag);
+                Ok(())
+            }
+            Self::Http2(frames) => frames
+                .observe(bytes, std::time::Instant::now())
+                .map_err(|Flood(what)| io::Error::other(format!("a flood of {what}"))),
+        }
+    }
+
+    fn sent(&mut self, bytes: usize) {
+        if let Self::Http2(frames) = self {
+            frames.sent(bytes);
+        }
+    }
+}
+
 /// A connection that inspects its framing, drops a client that sends its head too slowly or reads
 /// nothing, and lingers when it is closed.
 pub(super) struct GuardedStream {
     inner: Transport,
-    framing: Framing,
-    flag: Arc<AmbiguityFlag>,
+    inspection: Inspection,
+    /// The first bytes, which showed what the client speaks, until they are read.
+    first: Vec<u8>,
     files: Arc<SendQueue>,
     activity: Arc<Activity>,
     limits: Limits,
@@ -88,14 +147,45 @@ impl GuardedStream {
     ) -> Self {
         Self {
             inner,
-            framing: Framing::default(),
-            flag,
+            inspection: Inspection::Http1(Framing::default(), flag),
+            first: Vec::new(),
             files,
             activity,
             limits,
             stall: Timer::default(),
             head: Timer::default(),
             linger: None,
+        }
+    }
+
+    /// What the client speaks: reads its first bytes, as many as show whether they are the preface
+    /// of HTTP/2.
+    pub(super) async fn spoken(&mut self) -> io::Result<Spoken> {
+        let spoken = poll_fn(|cx| self.poll_spoken(cx)).await?;
+        if spoken == Spoken::Http2 {
+            self.inspection = Inspection::Http2(Frames::new(std::time::Instant::now()));
+        }
+        Ok(spoken)
+    }
+
+    fn poll_spoken(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Spoken>> {
+        loop {
+            if !PREFACE.starts_with(&self.first) {
+                return Poll::Ready(Ok(Spoken::Http1));
+            }
+            if self.first.len() == PREFACE.len() {
+                return Poll::Ready(Ok(Spoken::Http2));
+            }
+            let mut space = [0; PREFACE.len()];
+            let mut buffer = ReadBuf::new(&mut space[self.first.len()..]);
+            let Poll::Ready(read) = self.inner.poll_read(cx, &mut buffer) else {
+                return self.guard_head(cx).map_ok(|()| Spoken::Http1);
+            };
+            read?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Ok(Spoken::Http1));
+            }
+            self.first.extend_from_slice(buffer.filled());
         }
     }
 
@@ -136,7 +226,7 @@ impl GuardedStream {
 
     /// Limits the time for a head that has begun, whose rest has not arrived.
     fn guard_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.framing.awaits_head() {
+        if !self.inspection.awaits_head() {
             return Poll::Pending;
         }
         ready!(self.head.poll(self.limits.head, cx));
@@ -173,18 +263,23 @@ impl AsyncRead for GuardedStream {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let before = buffer.filled().len();
-        let Poll::Ready(read) = this.inner.poll_read(cx, buffer) else {
-            return this.guard_head(cx);
-        };
+        if this.first.is_empty() {
+            let Poll::Ready(read) = this.inner.poll_read(cx, buffer) else {
+                return this.guard_head(cx);
+            };
+            read?;
+        } else {
+            let count = this.first.len().min(buffer.remaining());
+            buffer.put_slice(&this.first[..count]);
+            this.first.drain(..count);
+        }
         this.activity.touch();
-        this.framing.observe(
-            buffer.filled().get(before..).unwrap_or_default(),
-            &this.flag,
-        );
-        if !this.framing.awaits_head() {
+        let read = buffer.filled().get(before..).unwrap_or_default();
+        this.inspection.observe(read)?;
+        if !this.inspection.awaits_head() {
             this.head.stop();
         }
-        Poll::Ready(read)
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -204,6 +299,9 @@ impl AsyncWrite for GuardedStream {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let outcome = this.inner.poll_send(cx, slices, &this.files);
+        if let Poll::Ready(Ok(sent)) = outcome {
+            this.inspection.sent(sent);
+        }
         this.guard_write(outcome, cx)
     }
 
@@ -220,13 +318,13 @@ impl AsyncWrite for GuardedStream {
         if self.linger.is_none() {
             let outcome = self.inner.poll_shutdown(cx);
             ready!(self.guard_buffered(outcome, cx))?;
-            if !self.framing.is_within_request() {
+            if !self.inspection.is_within_request() {
                 return Poll::Ready(Ok(()));
             }
             self.stall.stop();
             self.linger = Some(Linger {
                 scratch: vec![0; 16 << 10].into(),
-                left: LINGER_BYTES_MAX,
+                left: self.inspection.linger_bytes_max(),
             });
         }
         ready!(self.poll_linger(cx));

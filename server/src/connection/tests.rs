@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-use super::{Stage, serve};
+use super::{Door, Stage, serve};
 use crate::config::HttpConfig;
 use crate::gate::Gate;
 use crate::ingest::IngestError;
@@ -104,7 +104,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stage, seen) = watch::channel(Stage::Running);
-        let task = tokio::spawn(async move { serve(listener, gate, (&http, tls), seen).await });
+        let (doors, counters) = (vec![Door { listener, gate }], Arc::clone(&metrics));
+        let task = tokio::spawn(async move { serve(doors, counters, (&http, tls), seen).await });
         Self {
             address,
             stage,

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::{Buffers, Content, RangeFile, Resource, respond};
 use crate::config::HttpConfig;
-use crate::connection::{Stage, serve};
+use crate::connection::{Door, Stage, serve};
 use crate::gate::Gate;
 use crate::metrics::Metrics;
 
@@ -94,11 +94,17 @@ async fn the_published_checker_finds_no_fault() {
         buffers,
     };
     let router = Router::new().route("/{file}", get(read)).with_state(folder);
-    let gate = Arc::new(Gate::new(router, metrics, Arc::default(), &http));
+    let gate = Arc::new(Gate::new(
+        router,
+        Arc::clone(&metrics),
+        Arc::default(),
+        &http,
+    ));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let (stage, seen) = watch::channel(Stage::Running);
-    let server = tokio::spawn(async move { serve(listener, gate, (&http, None), seen).await });
+    let doors = vec![Door { listener, gate }];
+    let server = tokio::spawn(async move { serve(doors, metrics, (&http, None), seen).await });
 
     let output = tokio::task::spawn_blocking(move || check_with(&script, &["--base", &base]));
     let output = output.await.unwrap();

@@ -28,15 +28,9 @@ use files::Contents;
 /// A connection after its handshake.
 pub(crate) type Encrypted = tokio_rustls::server::TlsStream<TcpStream>;
 
-/// A protocol that is spoken on a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Protocol {
-    /// HTTP/1.1, and what a client speaks that does not negotiate.
-    Http1,
-}
-
-/// The protocols that are offered (ALPN), the preferred one first.
-const OFFERED: &[(Protocol, &[u8])] = &[(Protocol::Http1, b"http/1.1")];
+/// The protocols that are offered (ALPN), the preferred one first. What a client speaks shows in
+/// its first bytes, whatever it chose.
+const OFFERED: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// Why the certificates cannot be used.
 #[derive(Debug, Error)]
@@ -107,16 +101,10 @@ impl Tls {
         })))
     }
 
-    /// Performs the handshake, and says which protocol the client chose. The caller limits the
-    /// time.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<(Encrypted, Protocol)> {
+    /// Performs the handshake. The caller limits the time.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Encrypted> {
         let current = Arc::clone(&self.current.read());
-        let stream = TlsAcceptor::from(current).accept(stream).await?;
-        let (_, session) = stream.get_ref();
-        let chosen = session.alpn_protocol();
-        let offered = OFFERED.iter().find(|(_, name)| Some(*name) == chosen);
-        let protocol = offered.map_or(Protocol::Http1, |(protocol, _)| *protocol);
-        Ok((stream, protocol))
+        TlsAcceptor::from(current).accept(stream).await
     }
 
     /// Reads the files again. Blocks.
@@ -190,7 +178,7 @@ fn server_config(config: &TlsConfig, contents: &Contents) -> Result<ServerConfig
         None => builder.with_no_client_auth(),
     };
     let mut server = builder.with_single_cert(chain, key).map_err(pair)?;
-    server.alpn_protocols = OFFERED.iter().map(|(_, name)| name.to_vec()).collect();
+    server.alpn_protocols = OFFERED.map(<[u8]>::to_vec).into();
     Ok(server)
 }
 
