@@ -1,7 +1,7 @@
 # Builds traceholdd and tracehold; the image contains only these programs.
 #
 #   docker build -t tracehold .
-#   docker run --rm -p 127.0.0.1:7117:7117 -v tracehold:/var/lib/tracehold \
+#   docker run --rm -p 127.0.0.1:7117:7117 -p 127.0.0.1:4317:4317 -v tracehold:/var/lib/tracehold \
 #     --security-opt seccomp=deploy/seccomp.json tracehold
 #
 # The seccomp profile is optional: Docker's default profile blocks io_uring, and traceholdd then uses
@@ -22,7 +22,8 @@ RUN useradd --system --uid 7117 --home-dir /var/lib/tracehold --create-home trac
 COPY --from=build /out/ /usr/local/bin/
 USER tracehold
 VOLUME /var/lib/tracehold
-EXPOSE 7117
+# 4317 and 4318 take spans of OpenTelemetry, over gRPC and HTTP, and serve nothing else.
+EXPOSE 7117 4317 4318
 # Inside the container the server listens on all addresses; `-p` decides which address of the host is
 # published. Without tokens the server refuses such an address otherwise: publish it on loopback, or
 # create a token first, and set TRACEHOLD_HTTP_INSECURE=false:

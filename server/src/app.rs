@@ -16,20 +16,23 @@ use crate::access::{Access, TokensError};
 use crate::app_state::AppState;
 use crate::audit::{Audit, AuditError};
 use crate::background::Background;
-use crate::config::Config;
+use crate::config::{Config, HttpConfig, OtlpListen};
 use crate::connection::{Door, Stage, serve};
 use crate::file_limit;
 use crate::gate::Gate;
 use crate::io_trace::EarlyTrace;
 use crate::metrics::Metrics;
-use crate::routes::{openapi_json, resume_finalizations, router};
+use crate::routes::{openapi_json, otlp_router, resume_finalizations, router};
 use crate::tls::{Tls, TlsError};
 
 /// Why the server cannot run.
 #[derive(Debug, Error)]
 pub enum AppError {
     /// The address cannot be bound.
-    #[error("cannot listen on {address}: {source}; choose another with --listen or http.listen")]
+    #[error(
+        "cannot listen on {address}: {source}; choose another with --listen or http.listen, or \
+         with otlp.grpc_listen or otlp.http_listen for spans"
+    )]
     Listen {
         /// The requested address.
         address: SocketAddr,
@@ -68,13 +71,24 @@ pub enum AppError {
     Storage(#[from] StorageError),
 }
 
+/// Where the server listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Addresses {
+    /// For everything.
+    pub http: SocketAddr,
+    /// For spans over gRPC.
+    pub otlp_grpc: Option<SocketAddr>,
+    /// For spans over HTTP.
+    pub otlp_http: Option<SocketAddr>,
+}
+
 /// How long the end of the process waits for cancelled reads.
 const CANCELLED_READS_WAIT: Duration = Duration::from_secs(1);
 
 /// Threads for reads that wait for the disk; more of them would only queue in the kernel.
 const BLOCKING_THREADS_MAX: usize = 64;
 
-/// Runs a server until a signal stops it. Calls `ready` with the bound address once the server
+/// Runs a server until a signal stops it. Calls `ready` with the bound addresses once the server
 /// accepts requests; storages may still be recovering then.
 ///
 /// On SIGTERM or SIGINT the server accepts no new connections, lets requests in flight finish
@@ -83,7 +97,7 @@ const BLOCKING_THREADS_MAX: usize = 64;
 ///
 /// # Errors
 /// When the server cannot start, or the last commit fails.
-pub fn run(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppError> {
+pub fn run(config: Config, ready: impl FnOnce(Addresses)) -> Result<(), AppError> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     if let Ok(threads @ 1..) = usize::try_from(config.runtime.threads) {
         runtime.worker_threads(threads);
@@ -101,7 +115,7 @@ pub fn run(config: Config, ready: impl FnOnce(SocketAddr)) -> Result<(), AppErro
 
 async fn serve_until_stopped(
     config: Config,
-    ready: impl FnOnce(SocketAddr),
+    ready: impl FnOnce(Addresses),
 ) -> Result<(), AppError> {
     file_limit::raise_limit();
     let (stage, stage_seen) = watch::channel(Stage::Running);
@@ -121,8 +135,9 @@ async fn serve_until_stopped(
     let (access, audit) = admission(&config, &engine).await?;
     let is_closed = access.is_closed();
     let recorder = Recorder::start(&engine, config.recorder()).await?;
-    let listener = listen(config.http.listen)?;
-    let address = listener.local_addr()?;
+    let ports = Ports::open(&config)?;
+    let addresses = ports.addresses()?;
+    let address = addresses.http;
     let http = config.http.clone();
     let metrics = Arc::new(Metrics::default());
     let app = AppState::new(
@@ -135,29 +150,21 @@ async fn serve_until_stopped(
     if let Err(error) = app.io_trace.resume(early).await {
         tracing::error!(%error, "cannot resume the I/O trace; the server runs without it");
     }
-    let tracer = Arc::clone(engine.tracer());
-    let gate = Arc::new(Gate::new(
-        router(Arc::clone(&app)),
-        Arc::clone(&metrics),
-        tracer,
-        &http,
-    ));
+    let (gate, otlp_gate) = gates(&app, &metrics, &http);
     let jobs = Arc::clone(&app.jobs);
     tracing::info!(%address, io = engine.io_name(), "accepting requests");
     warn_of_exposure(address, is_closed, tls.is_some());
     let background = Background::start(&app, stage_seen.clone());
     resume_finalizations(&app);
     let certificates = tls.clone().map(|tls| tokio::spawn(tls.keep_current()));
-    ready(address);
-    let doors = vec![Door {
-        listener,
-        gate: Arc::clone(&gate),
-    }];
+    ready(addresses);
+    let doors = ports.doors(&gate, &otlp_gate);
     serve(doors, metrics, (&http, tls), stage_seen).await;
     if let Some(certificates) = certificates {
         certificates.abort();
     }
     engine.storages().interrupt_finalizations();
+    // The ports of OTLP change nothing in this sense.
     gate.finish_changes().await;
     jobs.end().await;
     tracing::info!("all requests have finished; committing");
@@ -174,11 +181,16 @@ async fn serve_until_stopped(
 /// from elsewhere.
 async fn admission(config: &Config, engine: &Engine) -> Result<(Access, Audit), AppError> {
     let access = Access::load(engine.documents(), &config.access).await?;
-    let is_local = config.http.listen.ip().to_canonical().is_loopback();
-    if !access.is_closed() && !config.http.insecure && !is_local {
-        return Err(AppError::NoTokens {
-            address: config.http.listen,
-        });
+    let http = config.http.listen;
+    let otlp = [config.otlp.grpc_listen, config.otlp.http_listen];
+    let otlp = otlp.map(|listen| listen.beside(http.ip()));
+    let mut all = [Some(http)].into_iter().chain(otlp).flatten();
+    let exposed = all.find(|address| !address.ip().to_canonical().is_loopback());
+    if let Some(address) = exposed
+        && !access.is_closed()
+        && !config.http.insecure
+    {
+        return Err(AppError::NoTokens { address });
     }
     Ok((access, Audit::open(config.data_dir(), &config.audit)?))
 }
@@ -203,6 +215,60 @@ fn warn_of_exposure(address: SocketAddr, is_closed: bool, is_encrypted: bool) {
     }
 }
 
+/// What requests pass through: on the port for everything, and on those for spans.
+fn gates(app: &Arc<AppState>, metrics: &Arc<Metrics>, http: &HttpConfig) -> (Arc<Gate>, Arc<Gate>) {
+    let gate = |router| {
+        let (metrics, tracer) = (Arc::clone(metrics), Arc::clone(app.engine.tracer()));
+        Arc::new(Gate::new(router, metrics, tracer, http))
+    };
+    (
+        gate(router(Arc::clone(app))),
+        gate(otlp_router(Arc::clone(app))),
+    )
+}
+
+/// The listeners of a server.
+struct Ports {
+    http: TcpListener,
+    otlp_grpc: Option<TcpListener>,
+    otlp_http: Option<TcpListener>,
+}
+
+impl Ports {
+    fn open(config: &Config) -> Result<Self, AppError> {
+        let http = listen(config.http.listen)?;
+        let address = http.local_addr()?;
+        Ok(Self {
+            http,
+            otlp_grpc: listen_beside(address, config.otlp.grpc_listen)?,
+            otlp_http: listen_beside(address, config.otlp.http_listen)?,
+        })
+    }
+
+    fn addresses(&self) -> io::Result<Addresses> {
+        let of = |listener: &Option<TcpListener>| {
+            let address = listener.as_ref().map(TcpListener::local_addr);
+            address.transpose()
+        };
+        Ok(Addresses {
+            http: self.http.local_addr()?,
+            otlp_grpc: of(&self.otlp_grpc)?,
+            otlp_http: of(&self.otlp_http)?,
+        })
+    }
+
+    fn doors(self, gate: &Arc<Gate>, otlp_gate: &Arc<Gate>) -> Vec<Door> {
+        let door = |gate: &Arc<Gate>, listener| Door {
+            listener,
+            gate: Arc::clone(gate),
+        };
+        let otlp = [self.otlp_grpc, self.otlp_http].into_iter().flatten();
+        otlp.map(|listener| door(otlp_gate, listener))
+            .chain([door(gate, self.http)])
+            .collect()
+    }
+}
+
 /// Listens with a backlog for bursts of connections. SO_REUSEADDR allows a restart on a port with
 /// closed connections; a port that another server uses is an error.
 fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
@@ -215,6 +281,28 @@ fn listen(address: SocketAddr) -> Result<TcpListener, AppError> {
     socket.set_reuseaddr(true).map_err(failed)?;
     socket.bind(address).map_err(failed)?;
     socket.listen(1024).map_err(failed)
+}
+
+/// Listens on a port of OTLP. Without one of its own, a server takes what is free: another program
+/// that receives spans may have the port, and everything else works without it.
+fn listen_beside(address: SocketAddr, wanted: OtlpListen) -> Result<Option<TcpListener>, AppError> {
+    let Some(otlp) = wanted.beside(address.ip()) else {
+        return Ok(None);
+    };
+    match (listen(otlp), wanted) {
+        (Err(AppError::Listen { source, .. }), OtlpListen::Port(_))
+            if source.kind() == io::ErrorKind::AddrInUse =>
+        {
+            tracing::warn!(
+                address = %otlp,
+                "another program listens on this port of OpenTelemetry; the server runs without \
+                 it. Set otlp.grpc_listen or otlp.http_listen to another port, to off, or to an \
+                 address that must be available"
+            );
+            Ok(None)
+        }
+        (listener, _) => listener.map(Some),
+    }
 }
 
 /// Advances the stage with every termination signal.

@@ -62,7 +62,7 @@ mod tls;
 mod watched_tasks;
 
 pub use access::{OfflineError, TokensError, create_operator_token};
-pub use app::{AppError, run};
+pub use app::{Addresses, AppError, run};
 pub use audit::{AuditDamage, AuditError, DamagedAudit, verify_audit};
 pub use config::{Config, ConfigError, ConfigErrors, LogConfig, Overrides};
 pub use logging::{LogError, start as start_logging};

@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use query_language::time::parse_duration;
 use server::{
-    Config, ConfigErrors, Overrides, create_operator_token, run, start_logging, verify_audit,
+    Addresses, Config, ConfigErrors, Overrides, create_operator_token, run, start_logging,
+    verify_audit,
 };
 
 /// Every request allocates and frees buffers of packet size. The allocator of the C library returns
@@ -146,14 +147,22 @@ fn main() -> ExitCode {
     } else {
         "http"
     };
-    match run(config, |address| print(&greeting(scheme, address))) {
+    match run(config, |addresses| print(&greeting(scheme, addresses))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error, EXIT_FAILED),
     }
 }
 
 /// The ready line, which programs wait for, and the next steps for people.
-fn greeting(scheme: &str, address: SocketAddr) -> String {
+fn greeting(scheme: &str, addresses: Addresses) -> String {
+    let address = addresses.http;
+    let otlp: String = [
+        ("OTLP/gRPC", addresses.otlp_grpc),
+        ("OTLP/HTTP", addresses.otlp_http),
+    ]
+    .iter()
+    .filter_map(|(name, address)| Some(format!("{name} on {scheme}://{}\n", address.as_ref()?)))
+    .collect();
     let server = match reachable(address) {
         address if scheme == "http" && address == SocketAddr::from((Ipv4Addr::LOCALHOST, 7117)) => {
             String::new()
@@ -161,7 +170,7 @@ fn greeting(scheme: &str, address: SocketAddr) -> String {
         address => format!(" --server {scheme}://{address}"),
     };
     format!(
-        "listening on {scheme}://{address}\n\
+        "{otlp}listening on {scheme}://{address}\n\
          next, in another terminal (from this folder: cargo run --release -p client -- …):\n  \
          tracehold storage create{server} --name first\n  \
          tracehold push{server} --storage first PATH-OF-A-TRACE\n  \

@@ -39,4 +39,4 @@ pub use programs::{
     openapi_node_modules, openapi_python, opentelemetry_python, run_tracehold, tables_python,
     tracehold, traceholdd, without,
 };
-pub use server::{Server, Settings, small_disk_settings};
+pub use server::{OtlpAddresses, Server, Settings, small_disk_settings};

@@ -18,6 +18,10 @@ use crate::programs;
 /// A server that takes longer than this to start is considered hung.
 const READY_LIMIT: Duration = Duration::from_secs(120);
 
+/// The beginnings of the lines on standard output before it that report the ports for spans.
+const GRPC_PREFIX: &str = "OTLP/gRPC on http://";
+const OTLP_PREFIX: &str = "OTLP/HTTP on http://";
+
 /// The beginnings of the line on standard output that reports the address.
 const READY_PREFIX: &str = "listening on http://";
 const READY_PREFIX_TLS: &str = "listening on https://";
@@ -60,11 +64,21 @@ pub fn small_disk_settings() -> Settings {
     )
 }
 
+/// The ports for spans, if it has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OtlpAddresses {
+    /// Over gRPC.
+    pub grpc: Option<SocketAddr>,
+    /// Over HTTP.
+    pub http: Option<SocketAddr>,
+}
+
 /// A running server on a free port of the loopback address. Dropping it kills it.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
     address: SocketAddr,
+    otlp: OtlpAddresses,
     data: PathBuf,
     log: PathBuf,
     settings: Settings,
@@ -118,9 +132,10 @@ impl Server {
         let mut child = child.unwrap_or_else(|error| panic!("the server's program: {error}"));
         let log = folder.join(LOG);
         match ready_address(&mut child) {
-            Some(address) => Ok(Self {
+            Some((address, otlp)) => Ok(Self {
                 child,
                 address,
+                otlp,
                 data: folder.join(DATA),
                 log,
                 settings: settings.clone(),
@@ -143,6 +158,11 @@ impl Server {
     /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// The ports for spans; they are off unless the settings say otherwise.
+    pub fn otlp(&self) -> OtlpAddresses {
+        self.otlp
     }
 
     /// `http://HOST:PORT`.
@@ -355,6 +375,9 @@ fn command(folder: &Path, settings: &Settings) -> Command {
         .arg(config)
         .args(["--listen", "127.0.0.1:0", "--data-dir"])
         .arg(folder.join(DATA))
+        // Only one program can have the ports that OpenTelemetry prescribes.
+        .env("TRACEHOLD_OTLP_GRPC_LISTEN", "off")
+        .env("TRACEHOLD_OTLP_HTTP_LISTEN", "off")
         .envs(settings.environment.iter().cloned())
         .current_dir(folder)
         .stdin(Stdio::null())
@@ -362,20 +385,24 @@ fn command(folder: &Path, settings: &Settings) -> Command {
     command
 }
 
-/// The address in the ready line, or `None` if the output ends before it.
-fn ready_address(child: &mut Child) -> Option<SocketAddr> {
+/// The addresses up to the ready line, or `None` if the output ends before it.
+fn ready_address(child: &mut Child) -> Option<(SocketAddr, OtlpAddresses)> {
     let output = child.stdout.take().expect("standard output is a pipe");
     let (sender, receiver) = mpsc::sync_channel(1);
     // The thread lives as long as the server, so that the pipe never fills up.
     thread::spawn(move || {
+        let mut otlp = OtlpAddresses::default();
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            let address = [READY_PREFIX, READY_PREFIX_TLS]
-                .iter()
-                .find_map(|prefix| Some(&line[line.find(prefix)? + prefix.len()..]));
-            let address = address.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-            if let Some(address) = address {
+            let after = |prefix: &str| -> Option<SocketAddr> {
+                let rest = &line[line.find(prefix)? + prefix.len()..];
+                rest.split_whitespace().next()?.parse().ok()
+            };
+            otlp.grpc = otlp.grpc.or_else(|| after(GRPC_PREFIX));
+            otlp.http = otlp.http.or_else(|| after(OTLP_PREFIX));
+            let ready = after(READY_PREFIX).or_else(|| after(READY_PREFIX_TLS));
+            if let Some(address) = ready {
                 // After the time limit nobody receives it.
-                sender.try_send(address).ok();
+                sender.try_send((address, otlp)).ok();
             }
         }
     });

@@ -11,6 +11,8 @@ use toml::{Spanned, Table, Value};
 use super::invalid::InvalidSetting;
 use super::limits::{out_of_range, too_long};
 use super::names::invalid_names;
+use super::access::has_tokens;
+use super::otlp::invalid_listens;
 use super::settings::Config;
 
 /// The documented defaults.
@@ -140,7 +142,11 @@ impl Config {
             config.storage.data_dir.clone_from(data_dir);
         }
         config.http.insecure |= overrides.insecure;
-        let invalid = config.invalid().into_iter().chain(invalid_names(&config));
+        let is_admitted = config.http.insecure || has_tokens(config.data_dir());
+        let invalid = invalid_listens(config.http.listen, &config.otlp, is_admitted)
+            .into_iter()
+            .chain(config.invalid())
+            .chain(invalid_names(&config));
         errors.extend(invalid.map(ConfigError::from));
         if errors.is_empty() {
             Ok(config)

@@ -11,6 +11,7 @@ mod layers;
 mod limits;
 mod log_filter;
 mod names;
+mod otlp;
 mod query;
 mod retention;
 mod settings;
@@ -22,6 +23,7 @@ pub(crate) use access::{AccessConfig, TOKENS_FILE};
 pub(crate) use audit::AuditConfig;
 pub use layers::{ConfigError, ConfigErrors, Overrides};
 pub(crate) use names::items;
+pub(crate) use otlp::OtlpListen;
 pub(crate) use query::QueryConfig;
 pub(crate) use retention::RetentionConfig;
 #[cfg(test)]

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::access::{AccessConfig, has_tokens};
+use super::access::AccessConfig;
 use super::audit::AuditConfig;
 use super::invalid::InvalidSetting;
 use super::log_filter::is_log_filter;
+use super::otlp::OtlpConfig;
 use super::query::QueryConfig;
 use super::retention::RetentionConfig;
 use super::tls::TlsConfig;
@@ -26,6 +27,8 @@ pub struct Config {
     pub access: AccessConfig,
     /// The log of changes.
     pub audit: AuditConfig,
+    /// The ports of OpenTelemetry.
+    pub otlp: OtlpConfig,
     /// Incoming packets.
     pub ingest: IngestConfig,
     /// The buffer and recordings.
@@ -445,21 +448,7 @@ impl Config {
                 remedy: remedy.to_owned(),
             });
         };
-        let (http, ingest, storage) = (&self.http, &self.ingest, &self.storage);
-        let is_local = http.listen.ip().to_canonical().is_loopback();
-        if !http.insecure && !is_local && !has_tokens(&storage.data_dir) {
-            invalid(
-                "http.listen",
-                format!(
-                    "is {}, which other machines can reach, and there is no authentication: the \
-                     data folder has no tokens",
-                    http.listen
-                ),
-                "create a token with `traceholdd token create`, listen on 127.0.0.1 or [::1] \
-                 behind a proxy that authenticates, or accept every client with --insecure or \
-                 http.insecure = true",
-            );
-        }
+        let (ingest, storage) = (&self.ingest, &self.storage);
         let tls = self.tls.invalid();
         if ingest.in_flight_bytes_max < ingest.packet_bytes_max {
             invalid(

@@ -197,6 +197,16 @@ pub(crate) fn router(app: Arc<AppState>) -> Router {
     complete(router, &description, app)
 }
 
+/// The router of the ports of OTLP, which give access to nothing else.
+pub(crate) fn otlp_router(app: Arc<AppState>) -> Router {
+    let (router, description) = OpenApiRouter::new()
+        .routes(routes!(otlp::traces))
+        .routes(routes!(health::livez))
+        .routes(routes!(health::readyz))
+        .split_for_parts();
+    complete(router, &description, app)
+}
+
 fn complete(
     router: Router<Arc<AppState>>,
     description: &Description,
