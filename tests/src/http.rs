@@ -1,10 +1,12 @@
-//! HTTP/1.1 over a plain socket, written from the RFC without a client library.
+//! HTTP/1.1 over a plain socket, written from the RFC without a client library; HTTP/2 on request.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::http2::Http2;
 
 /// A server that takes longer than this to respond is considered hung.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -44,6 +46,23 @@ impl<'a> Request<'a> {
     pub fn body(mut self, body: &'a [u8]) -> Self {
         self.body = body;
         self
+    }
+
+    /// The head as HTTP/2 sends it.
+    fn http2_head(&self, address: SocketAddr) -> io::Result<http::Request<()>> {
+        let target = format!("http://{address}{}", self.path);
+        let mut head = http::Request::builder().method(self.method).uri(target);
+        for (name, value) in &self.headers {
+            // HTTP/2 has no fields about the connection.
+            if !name.eq_ignore_ascii_case("connection") {
+                head = head.header(*name, value);
+            }
+        }
+        if !self.body.is_empty() {
+            head = head.header("content-length", self.body.len());
+        }
+        head.body(())
+            .map_err(|_| malformed("the request cannot be sent with HTTP/2"))
     }
 
     pub(crate) fn head(&self) -> Vec<u8> {
@@ -109,9 +128,15 @@ impl Response {
     }
 }
 
+/// If this variable is set, complete requests are sent with HTTP/2.
+const HTTP2_VARIABLE: &str = "TESTS_OVER_HTTP2";
+
 /// A connection that is kept alive.
 #[derive(Debug)]
 pub struct Connection {
+    address: SocketAddr,
+    /// Sends complete requests instead of `stream`.
+    http2: Option<Http2>,
     stream: TcpStream,
     /// Bytes read so far; those before `begin` are consumed.
     buffer: Vec<u8>,
@@ -128,11 +153,25 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
+        let is_http2 = std::env::var_os(HTTP2_VARIABLE).is_some();
+        let http2 = is_http2.then(|| Http2::open(address, PATIENCE));
         Ok(Self {
+            address,
+            http2: http2.transpose()?,
             stream,
             buffer: Vec::new(),
             begin: 0,
         })
+    }
+
+    /// Connects, and sends complete requests with HTTP/2.
+    ///
+    /// # Errors
+    /// If nothing listens on the address.
+    pub fn open_http2(address: SocketAddr) -> io::Result<Self> {
+        let mut connection = Self::open(address)?;
+        connection.http2 = Some(Http2::open(address, PATIENCE)?);
+        Ok(connection)
     }
 
     /// Sends a request and reads the complete response.
@@ -140,6 +179,16 @@ impl Connection {
     /// # Errors
     /// If the connection breaks, or the response is not HTTP.
     pub fn send(&mut self, request: &Request<'_>) -> io::Result<Response> {
+        if let Some(http2) = &mut self.http2 {
+            let head = request.http2_head(self.address)?;
+            let received = http2.send(head, request.body, PATIENCE)?;
+            return Ok(Response {
+                status: received.status,
+                headers: received.headers,
+                body: received.body,
+                trailers: received.trailers,
+            });
+        }
         self.write(&[&request.head(), request.body])?;
         self.read_response(request.method == "HEAD")
     }

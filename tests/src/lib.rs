@@ -13,6 +13,7 @@ mod corpora;
 mod crash;
 mod fault;
 mod http;
+mod http2;
 mod load;
 mod model;
 mod multipart;

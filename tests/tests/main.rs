@@ -25,6 +25,7 @@ mod fairness;
 mod finalization;
 mod formats;
 mod hang_ups;
+mod http2;
 mod incomplete_results;
 mod invalid_requests;
 mod io_trace;

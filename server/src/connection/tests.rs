@@ -24,6 +24,8 @@ use crate::problem::Problem;
 use crate::range::{Buffers, Content, RangeFile, Resource, respond};
 use crate::tls::{Tls, tests as testing};
 
+mod http2;
+
 const FILE_BYTES: usize = 3 << 20;
 
 /// No two ranges of it are equal.
