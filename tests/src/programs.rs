@@ -37,11 +37,20 @@ pub fn openapi_python() -> Option<PathBuf> {
 
 /// The modules of Node.js that generate types from OpenAPI documents and compile TypeScript.
 pub fn openapi_node_modules() -> Option<PathBuf> {
-    let modules = folder().join("../peers/openapi-typescript/node_modules");
+    node_modules("openapi-typescript")
+}
+
+/// The modules of Node.js that send spans over gRPC.
+pub fn opentelemetry_node_modules() -> Option<PathBuf> {
+    node_modules("opentelemetry-node")
+}
+
+fn node_modules(peer: &str) -> Option<PathBuf> {
+    let modules = folder().join("../peers").join(peer).join("node_modules");
     if let Ok(modules) = modules.canonicalize() {
         return Some(modules);
     }
-    without("openapi-typescript for Node.js");
+    without(&format!("{peer} for Node.js"));
     None
 }
 

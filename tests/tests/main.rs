@@ -37,6 +37,7 @@ mod memory_bombs;
 mod model;
 mod mounted;
 mod operation;
+mod otlp_grpc;
 mod packet_times;
 mod provenance;
 mod queries;

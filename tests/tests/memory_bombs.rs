@@ -8,6 +8,8 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use harness::{Agent, Request, Server, Settings};
 
+use crate::otlp_grpc::{EXPORT, call, framed, status};
+
 /// The server needs a few dozen MiB for itself, and its budget of packets in flight is 64 MiB.
 const PEAK_BYTES_MAX: u64 = 400 << 20;
 
@@ -54,6 +56,20 @@ fn millions_of_empty_resources_in_protobuf_are_refused() {
 }
 
 #[test]
+fn millions_of_empty_resources_over_grpc_are_refused() {
+    let (_folder, server, _api) = Server::fresh();
+    let bomb = framed(1, &gzip(b"\n\0", 30_000_000, "", ""));
+    assert!(bomb.len() < 70_000, "{}", bomb.len());
+    for _ in 0..3 {
+        let refused = call(server.address(), EXPORT, ("grpc-encoding", "gzip"), &bomb);
+        assert_eq!(status(&refused).0, 3, "{}", refused.brief());
+    }
+    let peak = server.peak_bytes();
+    println!("peak {} MiB", peak >> 20);
+    assert!(peak < PEAK_BYTES_MAX, "{} MiB", peak >> 20);
+}
+
+#[test]
 fn millions_of_empty_resources_in_json_are_refused() {
     check(
         "application/json",
@@ -72,6 +88,38 @@ fn millions_of_empty_spans_in_json_are_refused() {
             "{}]}]}]}",
         ),
     );
+}
+
+/// The next request of a connection is behind the rest of a body, which nobody wants.
+#[test]
+fn a_refusal_before_the_end_of_a_body_closes_the_connection() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::with_config("[ingest]\npacket_bytes_max = 100000\n");
+    let server = Server::start(folder.path(), &settings);
+    let head = "POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-type: application/x-protobuf\r\n";
+    let inflated = gzip(b"a", 200_000, "", "");
+    let length = inflated.len();
+    for (fields, body, is_closed) in [
+        ("content-length: 100001\r\n\r\n".to_owned(), &b""[..], true),
+        ("content-length: 100001\r\n\r\n".to_owned(), b"abc", true),
+        (
+            format!("content-encoding: gzip\r\ncontent-length: {length}\r\n\r\n"),
+            &inflated[..],
+            false,
+        ),
+    ] {
+        let mut connection = server.connect();
+        let sent = [head.as_bytes(), fields.as_bytes(), body].concat();
+        connection.write(&[&sent]).unwrap();
+        let refused = connection.read_response(false).unwrap();
+        assert_eq!(refused.status, 413, "{}", refused.brief());
+        let closes = refused.header("connection") == Some("close");
+        assert_eq!(closes, is_closed, "{}", refused.brief());
+        if !is_closed {
+            let next = connection.send(&Request::new("GET", "/livez")).unwrap();
+            assert_eq!(next.status, 200);
+        }
+    }
 }
 
 /// Requests that send their packets at once, and the packets of each.

@@ -31,7 +31,7 @@ const PEERS: &[Tool] = &[
     Tool {
         program: "npm",
         from: Origin::Apt(&["nodejs", "npm"]),
-        needed_for: "generating a TypeScript client from the OpenAPI document",
+        needed_for: "generating a TypeScript client from the OpenAPI document, and sending spans",
     },
     Tool {
         program: "unzip",
@@ -46,8 +46,22 @@ const OPENTELEMETRY: Peer = Peer {
     packages: &[
         "opentelemetry-sdk==1.45.2",
         "opentelemetry-exporter-otlp-proto-http==1.45.2",
+        "opentelemetry-exporter-otlp-proto-grpc==1.45.2",
+        "opentelemetry-distro==0.66b2",
     ],
-    module: "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    module: "opentelemetry.distro, opentelemetry.exporter.otlp.proto.grpc.trace_exporter, \
+             opentelemetry.exporter.otlp.proto.http.trace_exporter",
+};
+
+/// The exporter over gRPC for Node.js.
+const OPENTELEMETRY_NODE: NodePeer = NodePeer {
+    name: "opentelemetry-node",
+    packages: &[
+        "@opentelemetry/exporter-trace-otlp-grpc@0.223.1",
+        "@opentelemetry/sdk-trace-node@2.12.0",
+    ],
+    // Of a package that the exporter needs.
+    program: "proto-loader-gen-types",
 };
 
 /// Readers of the tables and timelines that queries write.
@@ -93,11 +107,10 @@ fn install_peers() -> Outcome {
             missing.push(format!("cannot install {} for Python", peer.name));
         }
     }
-    if !install::ensure_node_peer(OPENAPI_TYPESCRIPT) {
-        missing.push(format!(
-            "cannot install {} for Node.js",
-            OPENAPI_TYPESCRIPT.name
-        ));
+    for peer in [OPENAPI_TYPESCRIPT, OPENTELEMETRY_NODE] {
+        if !install::ensure_node_peer(peer) {
+            missing.push(format!("cannot install {} for Node.js", peer.name));
+        }
     }
     for what in &missing {
         println!("{what}: the tests that need it are skipped and counted as passed");
