@@ -6,6 +6,8 @@ use std::process::Command;
 use harness::{Request, Server, Settings, run_tracehold};
 use serde_json::Value;
 
+use crate::otlp_grpc::{EXPORT, call, framed, status};
+
 /// Exit code, output and errors of `tracehold` with this token.
 fn tracehold(server: &Server, token: Option<&str>, arguments: &[&str]) -> (i32, String, String) {
     let mut all: Vec<String> = arguments.iter().map(ToString::to_string).collect();
@@ -215,4 +217,25 @@ fn the_first_token_can_be_made_before_the_server_starts() {
     };
     assert_eq!(check(&folder.path().join("data")), Some(0));
     assert_eq!(check(&folder.path().join("none")), Some(2));
+}
+
+#[test]
+fn spans_over_grpc_need_the_token_of_an_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let operator = create(&server, None, &["operator"]);
+    let agent = create(&server, Some(&operator), &["agent"]);
+    let reader = create(&server, Some(&operator), &["reader"]);
+    let body = framed(0, &[]);
+    for (token, expected) in [
+        (String::new(), 16),
+        ("Bearer thA".to_owned(), 16),
+        (format!("Bearer {reader}"), 7),
+        (format!("Bearer {agent}"), 0),
+        (format!("Bearer {operator}"), 0),
+    ] {
+        let answer = call(server.address(), EXPORT, ("authorization", &token), &body);
+        let (code, message) = status(&answer);
+        assert_eq!(code, expected, "{token:.12}: {message}");
+    }
 }

@@ -6,6 +6,7 @@
 use http::Method;
 
 use super::token::Role;
+use crate::metrics::OTLP_EXPORT;
 
 /// What a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,12 +133,21 @@ const REPAIR: Rule = Rule {
     beyond: Beyond::Nothing,
 };
 
+/// The rule of spans over gRPC, which OpenAPI cannot describe: as over HTTP.
+const SPANS: Rule = Rule {
+    method: "POST",
+    path: OTLP_EXPORT,
+    right: Right::Push,
+    beyond: Beyond::Everything,
+};
+
 /// The rule of a request to this route.
 pub(crate) fn rule_for(method: &Method, path: &str, query: Option<&str>) -> Option<&'static Rule> {
-    if path == VERIFY && query.is_some() {
-        return Some(&REPAIR);
+    match path {
+        VERIFY if query.is_some() => Some(&REPAIR),
+        OTLP_EXPORT => Some(&SPANS),
+        _ => rule_of(method, path),
     }
-    rule_of(method, path)
 }
 
 /// The methods of the routes with this path, as the field `Allow` lists them.

@@ -8,10 +8,10 @@ use thiserror::Error;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
+use super::access::has_tokens;
 use super::invalid::InvalidSetting;
 use super::limits::{out_of_range, too_long};
 use super::names::invalid_names;
-use super::access::has_tokens;
 use super::otlp::invalid_listens;
 use super::settings::Config;
 

@@ -183,11 +183,10 @@ const OTHER_SIGNALS: [&str; 5] = [
     "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export",
 ];
 
-/// Calls of gRPC, and what is answered to senders of other signals. OpenAPI cannot describe either.
-fn calls() -> Router<Arc<AppState>> {
-    let calls = Router::new().route(OTLP_EXPORT, post(otlp::export));
-    OTHER_SIGNALS.iter().fold(calls, |calls, path| {
-        calls.route(path, post(otlp::other_signal))
+/// What is answered to senders of other signals, whoever they are.
+fn other_signals() -> Router<Arc<AppState>> {
+    OTHER_SIGNALS.iter().fold(Router::new(), |signals, path| {
+        signals.route(path, post(otlp::other_signal))
     })
 }
 
@@ -215,9 +214,11 @@ fn complete(
     let known = Arc::new(parameters::known(description));
     router
         .route_layer(from_fn_with_state(known, parameters::refuse_unknown))
-        .merge(calls())
+        // A call of gRPC, which OpenAPI cannot describe.
+        .route(OTLP_EXPORT, post(otlp::export))
         .route_layer(from_fn_with_state(Arc::clone(&app.audit), audit::note))
         .route_layer(from_fn_with_state(Arc::clone(&app.access), access::admit))
+        .merge(other_signals())
         .fallback(|| async { StatusCode::NOT_FOUND.into_response() })
         .with_state(app)
 }
