@@ -17,7 +17,7 @@ const DAY_SECONDS: i64 = 86_400;
 const YEAR_SECONDS: i64 = 366 * DAY_SECONDS;
 
 /// Section, key, least and greatest value.
-const LIMITS: [(&str, &str, i64, i64); 63] = [
+const LIMITS: &[(&str, &str, i64, i64)] = &[
     ("http", "connections_max", 1, 1_000_000),
     ("http", "connections_per_peer_max", 1, 1_000_000),
     ("http", "header_read_seconds", 1, DAY_SECONDS),
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn numbers_beyond_both_ends_are_refused() {
-        for (section, key, min, max) in LIMITS {
+        for &(section, key, min, max) in LIMITS {
             let check = |value: i64| {
                 let keys = Table::from_iter([(key.to_owned(), Value::Integer(value))]);
                 let layer = Table::from_iter([(section.to_owned(), Value::Table(keys))]);

@@ -91,8 +91,8 @@ impl From<OtlpListen> for String {
     }
 }
 
-/// The addresses that others can reach although nobody is authenticated; none if `is_admitted`, that
-/// is, there are tokens, or every client is accepted.
+/// The addresses that others can reach although nobody is authenticated. None if `is_admitted`:
+/// there are tokens, or every client is accepted.
 pub(super) fn invalid_listens(
     http: SocketAddr,
     otlp: &OtlpConfig,
