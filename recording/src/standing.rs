@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use storage_core::clock::{ClockWatch, now_ns};
 use storage_core::{Engine, StorageError, StorageInfo};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -222,20 +223,24 @@ pub(crate) async fn maintain(
 ) {
     let mut ticks = interval(CHECK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut watch: Option<ClockWatch> = None;
     loop {
-        tokio::select! {
-            _ = ticks.tick() => {}
+        let tick = tokio::select! {
+            tick = ticks.tick() => tick.into_std(),
             _ = stopping.wait_for(|stopping| *stopping) => return,
-        }
-        check(&standing, &registry).await;
+        };
+        let now = now_ns();
+        let watch = watch.get_or_insert_with(|| ClockWatch::new(now, tick));
+        let has_ages = watch.is_trusted(now, tick);
+        check(&standing, &registry, now, has_ages).await;
     }
 }
 
-async fn check(standing: &Standing, registry: &Registry) {
-    let now = storage_core::clock::now_ns();
+async fn check(standing: &Standing, registry: &Registry, now: i64, has_ages: bool) {
     match registry.config.standing {
         Some(config) => {
             standing.end_current(now);
+            let now = has_ages.then_some(now);
             keep_bounds(standing, registry, &config, now).await;
         }
         // It was on in the last run.
@@ -247,8 +252,14 @@ async fn check(standing: &Standing, registry: &Registry) {
     }
 }
 
-/// Finalizes what an interrupted end left open, and deletes what is beyond the bounds.
-async fn keep_bounds(standing: &Standing, registry: &Registry, config: &StandingConfig, now: i64) {
+/// Finalizes what an interrupted end left open, and deletes what is beyond the bounds. Without
+/// `now` nothing is too old: a clock that was set to a later year would make everything so.
+async fn keep_bounds(
+    standing: &Standing,
+    registry: &Registry,
+    config: &StandingConfig,
+    now: Option<i64>,
+) {
     let engine = &registry.engine;
     let mut list = standing.storages.lock().await;
     let recorded: Vec<StorageId> = (registry.standing_recordings().iter())
@@ -269,7 +280,6 @@ async fn keep_bounds(standing: &Standing, registry: &Registry, config: &Standing
     let mut sum: u64 = (found.iter().filter(|info| !is_protected(info)))
         .map(bytes_of)
         .fold(0, u64::saturating_add);
-    let age_max = i64::try_from(config.age_seconds_max).unwrap_or(i64::MAX);
     let mut left = Vec::with_capacity(found.len());
     let mut open = Vec::new();
     for info in found {
@@ -279,8 +289,7 @@ async fn keep_bounds(standing: &Standing, registry: &Registry, config: &Standing
             left.push(id);
             continue;
         }
-        let age = now.saturating_sub(info.finalized.unwrap_or(now));
-        let is_old = age > age_max.saturating_mul(NS);
+        let is_old = is_too_old(&info, now, config.age_seconds_max);
         let is_beyond = is_old || sum > config.bytes_max || info.totals.packets == 0;
         match info.state {
             // The totals of a finalized storage are exact; one that was never opened is empty.
@@ -333,6 +342,13 @@ async fn delete(engine: &Engine, info: &StorageInfo, is_old: bool) -> bool {
     }
 }
 
+/// Whether a storage was finalized too long ago. Without `now` no age is known.
+fn is_too_old(info: &StorageInfo, now: Option<i64>, age_seconds_max: u64) -> bool {
+    let age_max = i64::try_from(age_seconds_max).unwrap_or(i64::MAX);
+    let age = now.zip(info.finalized);
+    age.is_some_and(|(now, finalized)| now.saturating_sub(finalized) > age_max.saturating_mul(NS))
+}
+
 /// Whether a person has labelled the storage.
 fn is_protected(info: &StorageInfo) -> bool {
     info.labels.keys().any(|label| label != READERS)
@@ -344,4 +360,44 @@ fn bytes_of(info: &StorageInfo) -> u64 {
     files
         .fold(0, u64::saturating_add)
         .max(info.totals.stored_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use storage_format::storage_file::Totals;
+
+    use super::*;
+
+    #[test]
+    fn an_age_counts_only_while_the_clock_is_trusted() {
+        let finalized = |finalized| StorageInfo {
+            id: StorageId::from_bytes([1; 16]),
+            name: String::new(),
+            description: String::new(),
+            state: StorageState::Finalized,
+            labels: BTreeMap::new(),
+            created: 0,
+            opened: None,
+            finalized,
+            server_version: String::new(),
+            idempotency_key: None,
+            failure: None,
+            totals: Totals::default(),
+            files: Vec::new(),
+        };
+        for (now, end, expected) in [
+            (Some(15 * NS), Some(5 * NS), false),
+            (Some(15 * NS + 1), Some(5 * NS), true),
+            (Some(i64::MAX), Some(5 * NS), true),
+            (None, Some(5 * NS), false),
+            (Some(i64::MAX), None, false),
+            (Some(0), Some(5 * NS), false),
+        ] {
+            let found = is_too_old(&finalized(end), now, 10);
+            assert_eq!(found, expected, "{now:?} {end:?}");
+        }
+        assert!(!is_too_old(&finalized(Some(0)), Some(i64::MAX), u64::MAX));
+    }
 }

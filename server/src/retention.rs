@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use storage_core::clock::ClockWatch;
 use storage_core::{LabelFilter, StorageError, StorageFilter, StorageInfo, is_held};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -17,10 +18,6 @@ use crate::clock;
 use crate::config::RetentionConfig;
 
 const NS: i64 = 1_000_000_000;
-/// The wall clock is corrected by less than this; more is a jump.
-const JUMP: Duration = Duration::from_secs(3600);
-/// After a jump, ages are not trusted for this long.
-const DISTRUST: Duration = Duration::from_secs(86_400);
 
 /// The bounds of finalized storages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -188,40 +185,6 @@ async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) {
     }
 }
 
-/// Notices jumps of the wall clock: a clock that is set to a later year makes everything look old.
-struct ClockWatch {
-    wall: i64,
-    monotonic: Instant,
-    jumped: Option<Instant>,
-}
-
-impl ClockWatch {
-    fn new(wall: i64, monotonic: Instant) -> Self {
-        Self {
-            wall,
-            monotonic,
-            jumped: None,
-        }
-    }
-
-    /// Whether the wall clock has not jumped for long.
-    fn is_trusted(&mut self, wall: i64, monotonic: Instant) -> bool {
-        let passed = monotonic.saturating_duration_since(self.monotonic);
-        let passed = i64::try_from(passed.as_nanos()).unwrap_or(i64::MAX);
-        let off = wall.saturating_sub(self.wall).abs_diff(passed);
-        (self.wall, self.monotonic) = (wall, monotonic);
-        if u128::from(off) > JUMP.as_nanos() {
-            self.jumped = Some(monotonic);
-            tracing::warn!(
-                seconds = off / 1_000_000_000,
-                "the wall clock has jumped; retention does not trust ages for a day"
-            );
-        }
-        self.jumped
-            .is_none_or(|jumped| monotonic.saturating_duration_since(jumped) >= DISTRUST)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use storage_format::paths::FileRole;
@@ -290,26 +253,6 @@ mod tests {
                 .collect();
             assert_eq!(found, expected, "{policy:?}");
             assert_eq!(plan.held, 1);
-        }
-    }
-
-    #[test]
-    fn ages_are_not_trusted_after_a_jump_of_the_clock() {
-        let start = Instant::now();
-        let after = |seconds: u64| start + Duration::from_secs(seconds);
-        let year = 31_536_000 * NS;
-        for (jump, is_trusted) in [
-            (0, true),
-            (60 * NS, true),
-            (80 * year, false),
-            (-year, false),
-        ] {
-            let mut watch = ClockWatch::new(0, start);
-            assert!(watch.is_trusted(60 * NS, after(60)));
-            assert_eq!(watch.is_trusted(120 * NS + jump, after(120)), is_trusted);
-            assert_eq!(watch.is_trusted(180 * NS + jump, after(180)), is_trusted);
-            let later = jump + 90_000 * NS;
-            assert!(watch.is_trusted(later, after(90_000)), "{jump}");
         }
     }
 }

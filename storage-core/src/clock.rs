@@ -1,6 +1,6 @@
 //! The wall clock and random numbers: only this module gets them from the system.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use uuid::Uuid;
 
@@ -26,4 +26,73 @@ pub(crate) fn random_10() -> [u8; 10] {
     bytes[..8].copy_from_slice(&random_u64().to_le_bytes());
     bytes[8..].copy_from_slice(&random_u64().to_le_bytes()[..2]);
     bytes
+}
+
+/// The wall clock is corrected by less than this; more is a jump.
+const JUMP: Duration = Duration::from_secs(3600);
+/// After a jump, ages are not trusted for this long.
+const DISTRUST: Duration = Duration::from_secs(86_400);
+
+/// Notices jumps of the wall clock: a clock that is set to a later year makes everything look old.
+#[derive(Debug)]
+pub struct ClockWatch {
+    wall: i64,
+    monotonic: Instant,
+    jumped: Option<Instant>,
+}
+
+impl ClockWatch {
+    /// A watch that begins with these readings of the wall clock, ns, and of the monotonic one.
+    #[must_use]
+    pub fn new(wall: i64, monotonic: Instant) -> Self {
+        Self {
+            wall,
+            monotonic,
+            jumped: None,
+        }
+    }
+
+    /// Whether the wall clock has not jumped for long.
+    pub fn is_trusted(&mut self, wall: i64, monotonic: Instant) -> bool {
+        let passed = monotonic.saturating_duration_since(self.monotonic);
+        let passed = i64::try_from(passed.as_nanos()).unwrap_or(i64::MAX);
+        let off = wall.saturating_sub(self.wall).abs_diff(passed);
+        (self.wall, self.monotonic) = (wall, monotonic);
+        if u128::from(off) > JUMP.as_nanos() {
+            self.jumped = Some(monotonic);
+            tracing::warn!(
+                seconds = off / 1_000_000_000,
+                "the wall clock has jumped; for a day no storage is deleted because of its age"
+            );
+        }
+        self.jumped
+            .is_none_or(|jumped| monotonic.saturating_duration_since(jumped) >= DISTRUST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NS: i64 = 1_000_000_000;
+
+    #[test]
+    fn ages_are_not_trusted_after_a_jump_of_the_clock() {
+        let start = Instant::now();
+        let after = |seconds: u64| start + Duration::from_secs(seconds);
+        let year = 31_536_000 * NS;
+        for (jump, is_trusted) in [
+            (0, true),
+            (60 * NS, true),
+            (80 * year, false),
+            (-year, false),
+        ] {
+            let mut watch = ClockWatch::new(0, start);
+            assert!(watch.is_trusted(60 * NS, after(60)));
+            assert_eq!(watch.is_trusted(120 * NS + jump, after(120)), is_trusted);
+            assert_eq!(watch.is_trusted(180 * NS + jump, after(180)), is_trusted);
+            let later = jump + 90_000 * NS;
+            assert!(watch.is_trusted(later, after(90_000)), "{jump}");
+        }
+    }
 }
