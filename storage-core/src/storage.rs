@@ -430,7 +430,7 @@ impl Storage {
     }
 
     /// The error of an operation on the storage, which may have been deleted meanwhile.
-    fn unless_deleted(&self, error: StorageError) -> StorageError {
+    pub(crate) fn unless_deleted(&self, error: StorageError) -> StorageError {
         if self.is_deleted.load(Ordering::SeqCst) {
             StorageError::StorageNotFound(self.id)
         } else {

@@ -68,7 +68,8 @@ impl Writer {
                 if self.reopen(&error).await {
                     self.remove_arranged().await;
                 }
-                Err(error)
+                // A deletion cancels its jobs.
+                Err(self.storage.unless_deleted(error))
             }
         }
     }
