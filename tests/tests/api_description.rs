@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use harness::{Request, Server, openapi_node_modules, openapi_python};
+use serde_json::json;
 
 /// Short enough for every run of the suite; the seed makes a finding appear again.
 const EXAMPLES_MAX: &str = "4";
@@ -59,7 +60,11 @@ fn the_server_behaves_as_the_document_says() {
     let Some(python) = openapi_python() else {
         return;
     };
-    let (folder, server, _api) = Server::fresh();
+    let (folder, server, mut api) = Server::fresh();
+    // With tokens, the server is also tried without one and with invalid ones.
+    let new = json!({ "name": "generated requests", "role": "operator" });
+    let created = api.done("POST", "/tokens", Some(&new));
+    let token = created["token"].as_str().unwrap();
     let url = format!("http://{}/openapi.json", server.address());
     let schemathesis = python.with_file_name("schemathesis");
     run(Command::new("timeout")
@@ -69,6 +74,7 @@ fn the_server_behaves_as_the_document_says() {
         .arg(data("schemathesis.toml"))
         .args(["run", &url, "--checks", "all", "--no-color"])
         .args(["--max-examples", EXAMPLES_MAX, "--seed", SEED])
+        .args(["--header", &format!("Authorization: Bearer {token}")])
         .env("SCHEMATHESIS_HOOKS", "schemathesis_hooks")
         .env("PYTHONPATH", data(""))
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -61,10 +61,10 @@ fn a_truncated_response_is_an_error() {
     let files = api.files(&storage);
     let data = files.iter().find(|file| file.1 == "data").unwrap();
     let path = server.data().join("storages").join(&storage).join(&data.0);
-    let mut bytes = fs::read(&path).unwrap();
+    // A damaged packet is skipped and told; a file that ends too early fails the query.
+    let bytes = fs::read(&path).unwrap();
     let frames_end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
-    bytes[frames_end - 20] ^= 0x55;
-    fs::write(&path, bytes).unwrap();
+    fs::write(&path, &bytes[..frames_end - 20]).unwrap();
     let url = server.url();
     for format in ["ndjson", "csv", "text", "arrow", "parquet", "perfetto"] {
         let body = format!("{{\"format\": \"{format}\"}}");
