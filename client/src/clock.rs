@@ -8,6 +8,11 @@ pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 
+/// Nanoseconds since 1970-01-01 UTC.
+pub(crate) fn now_nanos() -> i64 {
+    i64::try_from(now().as_nanosecond()).unwrap_or(i64::MAX)
+}
+
 /// A new identifier; later ones sort after earlier ones.
 pub(crate) fn new_id() -> Uuid {
     Uuid::now_v7()

@@ -12,6 +12,16 @@ pub enum ReadError {
     /// The query is invalid, or invalid for what is read.
     #[error(transparent)]
     Query(#[from] QueryError),
+    /// A limit of the window has no unit, and the traces have another one than nanoseconds.
+    #[error("{name}: {number} has no unit, and {why}")]
+    BareTime {
+        /// Which limit.
+        name: &'static str,
+        /// The limit.
+        number: i64,
+        /// Its readings, and what to write.
+        why: String,
+    },
     /// Bytes cannot be fetched.
     #[error("cannot read {place}")]
     Fetch {

@@ -19,6 +19,7 @@
 //! *Invariant:* the result is that of a full scan. An index only excludes chunks that cannot
 //! contain a match, and a sidecar that is damaged or does not belong to its file is not used.
 
+mod bare_times;
 mod clock;
 mod computed_fields;
 mod count;
@@ -51,6 +52,7 @@ mod spooled;
 mod stored;
 mod window;
 
+pub use bare_times::BareTimes;
 pub use count::count;
 pub use dft::{DftFile, DftSet, columns_path};
 pub use error::ReadError;

@@ -8,7 +8,7 @@ use query_language::{
 };
 
 use crate::source::{ChunkSource, Counters};
-use crate::{ReadError, Skipped};
+use crate::{BareTimes, ReadError, Skipped};
 
 /// A query of a set of sources.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +19,8 @@ pub struct Request {
     pub from: Option<i64>,
     /// Events that start before this time.
     pub to: Option<i64>,
+    /// Which of these were written without a unit.
+    pub bare_times: BareTimes,
     /// Whether the query fails if something that it needs cannot be read. Otherwise that is skipped
     /// and reported.
     pub strict: bool,
@@ -86,12 +88,13 @@ impl Request {
     /// # Errors
     ///
     /// When the query compares a time with a number without a unit and the sources have different
-    /// units, or a literal has a unit that its field does not have.
+    /// units, when its window has such a number, or when a literal has a unit that its field does
+    /// not have.
     pub fn filter(&self, sources: &[Box<dyn ChunkSource>]) -> Result<Option<Filter>, ReadError> {
-        let unit = sources
-            .iter()
-            .map(|source| source.unit())
-            .reduce(|a, b| a.and(b));
+        let units = sources.iter().map(|source| source.unit());
+        let limits = (self.from, self.to);
+        self.bare_times.check(limits, units.clone())?;
+        let unit = units.reduce(BareUnit::and);
         self.bind(unit.unwrap_or(BareUnit::NANOS))
     }
 

@@ -58,6 +58,7 @@ mod slow_senders;
 mod standing_recording;
 mod tables;
 mod temporary_files;
+mod time_limits;
 mod tokens;
 mod traps;
 mod truncated_responses;

@@ -23,6 +23,9 @@ pub struct QuerySpec {
     /// Only events that start before this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<i64>,
+    /// Which of `from` and `to` were written without a unit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bare_times: Vec<&'static str>,
     /// Fields of the rows; all if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,

@@ -24,6 +24,12 @@ pub enum TimeErrorKind {
         /// Whether a time of day is accepted.
         takes_time_of_day: bool,
     },
+    /// The text has none of the forms of a limit on a command line.
+    #[error(
+        "not a time; expected {}, or a duration before now such as -1h",
+        forms(IntegerUnit::Nanoseconds, false)
+    )]
+    NotABound,
     /// A part of a date or of a time of day is missing or malformed.
     #[error("expected {0}")]
     Expected(&'static str),
@@ -71,6 +77,14 @@ impl TimeError {
         }
     }
 
+    /// The error of a text that could also have had the forms of a limit.
+    pub(super) fn of_bound(mut self) -> TimeError {
+        if matches!(self.kind, TimeErrorKind::NotATime { .. }) {
+            self.kind = TimeErrorKind::NotABound;
+        }
+        self
+    }
+
     /// The reason without the position.
     pub fn kind(&self) -> &TimeErrorKind {
         &self.kind
@@ -105,7 +119,8 @@ fn forms(unit: IntegerUnit, takes_time_of_day: bool) -> String {
     };
     let numbers = match unit {
         IntegerUnit::Nanoseconds => {
-            "nanoseconds since 1970, or seconds since 1970 with a fraction such as 1795222800.5"
+            "nanoseconds since 1970, another unit since then such as 1795222800000000us, or seconds \
+             with a fraction such as 1795222800.5"
         }
         IntegerUnit::Seconds => "or seconds since 1970 such as 1795222800 or 1795222800.5",
     };

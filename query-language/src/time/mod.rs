@@ -5,11 +5,13 @@
 //! | text | meaning |
 //! | --- | --- |
 //! | `1795222800000000000` | an integer, in the [`IntegerUnit`] that the caller chooses |
+//! | `1795222800000000us`, `1795222800s` | a number since 1970-01-01 UTC in `ns`, `us`, `ms` or `s` |
 //! | `1795222800.5`, `-0.25` | seconds since 1970-01-01 UTC, up to nine digits of fraction |
 //! | `2026-11-21T01:00:00Z`, `2026-11-21T02:00:00.5+01:00` | RFC 3339, without leap seconds |
 //! | `2026-11-21 01:00`, `2026-11-21T01:00:00.5` | date and time without an offset: UTC |
 //! | `2026-11-21` | the first moment of that day in UTC |
 //! | `01:00`, `01:00:00.5` | a time of day; [`Time::on_day_of`] supplies the day |
+//! | `-1h`, `-90s` | so long before now; [`parse_bound`] only |
 //!
 //! These include all that `babeltrace2` accepts for `--begin` and `--end`.
 //!
@@ -30,6 +32,7 @@
 //! # Ok::<(), query_language::time::TimeError>(())
 //! ```
 
+mod bound;
 mod duration;
 mod error;
 mod parser;
@@ -40,6 +43,7 @@ use std::ops::Range;
 
 use jiff::Timestamp;
 
+pub use bound::{Bound, parse_bound};
 pub use duration::parse_duration;
 pub use error::{TimeError, TimeErrorKind};
 

@@ -5,7 +5,8 @@
 //! date   = YYYY "-" MM "-" DD
 //! clock  = hh ":" mm [":" ss ["." fraction]]
 //! offset = "Z" | "z" | ("+" | "-") hh ":" mm
-//! number = ["-"] digits ["." fraction]
+//! number = ["-"] digits ["." fraction] | digits unit | digits "." fraction "s"
+//! unit   = "ns" | "us" | "ms" | "s"
 //! ```
 
 use std::ops::Range;
@@ -17,6 +18,13 @@ use super::{IntegerUnit, NANOS_PER_SECOND, Time, TimeError, TimeErrorKind, trimm
 /// Digits of a fraction of a second: nanoseconds are the finest unit.
 const FRACTION_DIGITS_MAX: usize = 9;
 const DATE_PATTERN: &[u8] = b"dddd-dd-dd";
+/// Nanoseconds in the units that a number since 1970 may have.
+const UNITS: [(&str, i64); 4] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("ms", 1_000_000),
+    ("s", NANOS_PER_SECOND),
+];
 
 /// Whether `text` begins like `2026-11-21`.
 pub(crate) fn begins_date(text: &str) -> bool {
@@ -228,7 +236,17 @@ impl<'a> Parser<'a> {
             .ok_or_else(|| self.expected("digits of the fraction"))
     }
 
-    /// Nanoseconds of an integer in `unit`, or of seconds with a fraction.
+    /// The nanoseconds of a unit that is the rest of the text. What is negative has none: it reads
+    /// like a time before now.
+    fn unit(&mut self, is_negative: bool) -> Option<i64> {
+        let rest = self.rest();
+        let named = UNITS.iter().find(|(name, _)| !is_negative && rest == *name);
+        let (name, nanos) = named?;
+        self.at += name.len();
+        Some(*nanos)
+    }
+
+    /// Nanoseconds of an integer in `unit` or its own, or of seconds with a fraction.
     fn number(&mut self, unit: IntegerUnit, not_a_time: &TimeErrorKind) -> Result<i64, TimeError> {
         let start = self.at;
         let is_negative = self.accept(&['-']);
@@ -239,9 +257,14 @@ impl<'a> Parser<'a> {
         }
         let whole = digits.parse::<u64>();
         let (unit, part) = if self.accept(&['.']) {
-            (NANOS_PER_SECOND, self.fraction()?)
+            let part = self.fraction()?;
+            // The unit of a fraction can only be this one.
+            if !is_negative && self.rest() == "s" {
+                self.at += 1;
+            }
+            (NANOS_PER_SECOND, part)
         } else {
-            (unit.nanos(), 0)
+            (self.unit(is_negative).unwrap_or(unit.nanos()), 0)
         };
         let nanos = whole.ok().and_then(|whole| {
             let nanos = i128::from(whole) * i128::from(unit) + i128::from(part);

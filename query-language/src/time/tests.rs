@@ -117,6 +117,56 @@ fn fractions_are_seconds() {
 }
 
 #[test]
+fn a_number_has_its_own_unit() {
+    let cases = [
+        ("7ns", at(7)),
+        ("1795219200000000us", at(DAY)),
+        (" 1795219200000ms ", at(DAY)),
+        ("1795219200s", at(DAY)),
+        ("1795219200.000000009s", at(DAY + 9)),
+        ("0s", at(0)),
+    ];
+    check(&cases, IntegerUnit::Nanoseconds);
+    check(&cases, IntegerUnit::Seconds);
+}
+
+#[test]
+fn a_bound_is_a_time_or_before_now() {
+    for (text, expected) in [
+        ("1795219200000000000", Bound::Bare(DAY)),
+        (" -5 ", Bound::Bare(-5)),
+        ("1795219200000000000ns", Bound::Instant(DAY)),
+        ("1795219200.0", Bound::Instant(DAY)),
+        ("-0.25", Bound::Instant(-SECOND / 4)),
+        ("2026-11-21", Bound::Instant(DAY)),
+        ("-1h", Bound::Ago(3_600 * SECOND)),
+        (" -1h30m ", Bound::Ago(5_400 * SECOND)),
+        ("-5ms", Bound::Ago(5_000_000)),
+    ] {
+        assert_eq!(parse_bound(text), Ok(expected), "{text}");
+    }
+    for (text, expected) in [
+        ("1h", "column 2: not a time; expected RFC 3339"),
+        ("--1h", "column 1: not a time"),
+        ("-1h-5m", "column 3: not a time"),
+        ("- 1h", "column 1: not a time"),
+        ("-106752d", "column 1: duration out of range"),
+        ("12:30", "column 1: a time of day without a date"),
+    ] {
+        let error = parse_bound(text).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
+    let error = parse_bound("soon").unwrap_err().to_string();
+    assert!(
+        error.ends_with("or a duration before now such as -1h"),
+        "{error}"
+    );
+    assert_eq!(Bound::Ago(5).nanos(7), 2);
+    assert_eq!(Bound::Ago(i64::MAX).nanos(i64::MIN), i64::MIN);
+    assert_eq!(Bound::Bare(5).nanos(7), 5);
+}
+
+#[test]
 fn errors_give_the_column_and_the_reason() {
     let cases = [
         ("2026-13-01", "column 6: no such month; expected 01 to 12"),
@@ -207,7 +257,13 @@ fn errors_give_the_column_and_the_reason() {
         (".5", "column 1: not a time"),
         ("yesterday", "column 1: not a time"),
         ("1:30", "column 2: not a time"),
-        ("5ms", "column 2: not a time"),
+        ("5m", "column 2: not a time"),
+        ("5msx", "column 2: not a time"),
+        ("5 ms", "column 2: not a time"),
+        ("-5ms", "column 3: not a time"),
+        ("1.5ms", "column 4: not a time"),
+        ("9223372036854775808ns", "column 1: out of range"),
+        ("9223372036855s", "column 1: out of range"),
         ("26-11-21", "column 3: not a time"),
         ("1_000", "column 2: not a time"),
         ("1e3.5", "column 2: not a time"),
@@ -227,13 +283,14 @@ fn an_error_lists_all_forms_that_its_caller_accepts() {
         (
             parse_instant("x", unit).unwrap_err(),
             "RFC 3339 such as 2026-11-21T01:00:00Z, a date such as 2026-11-21 or 2026-11-21 12:30, \
-             nanoseconds since 1970, or seconds since 1970 with a fraction such as 1795222800.5",
+             nanoseconds since 1970, another unit since then such as 1795222800000000us, or seconds \
+             with a fraction such as 1795222800.5",
         ),
         (
             parse_time("x", unit).unwrap_err(),
             "RFC 3339 such as 2026-11-21T01:00:00Z, a date such as 2026-11-21 or 2026-11-21 12:30, \
-             a time of day such as 12:30, nanoseconds since 1970, or seconds since 1970 with a \
-             fraction such as 1795222800.5",
+             a time of day such as 12:30, nanoseconds since 1970, another unit since then such as \
+             1795222800000000us, or seconds with a fraction such as 1795222800.5",
         ),
         (
             parse_instant("x", IntegerUnit::Seconds).unwrap_err(),
@@ -350,6 +407,7 @@ proptest! {
     fn no_text_panics(text in "\\PC{0,24}|[-+0-9:.TZ, \\[\\]smhdue]{0,24}") {
         let _ = parse_time(&text, IntegerUnit::Seconds);
         let _ = parse_time(&text, IntegerUnit::Nanoseconds);
+        let _ = parse_bound(&text);
         let _ = parse_duration(&text);
     }
 }

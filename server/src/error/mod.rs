@@ -138,7 +138,7 @@ fn failed_query(error: &ReadError) -> Problem {
     let problem = match error {
         ReadError::Query(error) => return invalid_query(error),
         ReadError::TooManyGroups { .. } => problem("too_many_groups"),
-        ReadError::GroupSpec(_) => problem("query_malformed"),
+        ReadError::GroupSpec(_) | ReadError::BareTime { .. } => problem("query_malformed"),
         ReadError::Incomplete { .. } => problem("result_incomplete"),
         ReadError::DamagedFrame { .. } | ReadError::DamagedPacket { .. } => problem("damaged"),
         _ => problem("io_error"),

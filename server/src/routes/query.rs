@@ -9,12 +9,12 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use query_engine::{Cancel, GroupSpec, Request, ResultOrder};
+use query_engine::{BareTimes, Cancel, GroupSpec, Request, ResultOrder};
 use query_language::time::parse_duration;
 use query_language::{Aggregate, OrderKey, Query, check_fields, parse_fields};
 use recording::Instant;
 use row_formats::{Format, GroupsError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use storage_core::StorageFilter;
 use storage_format::StorageId;
 use utoipa::ToSchema;
@@ -54,6 +54,9 @@ pub(super) struct QueryBody {
     /// Only events that start before this time.
     #[schema(value_type = Option<String>)]
     to: Option<Instant>,
+    /// Which of `from` and `to` a person wrote as a number without a unit: they are refused where
+    /// the unit of a trace would give another time.
+    bare_times: Vec<Limit>,
     /// Fields of the rows; all by default.
     fields: Vec<String>,
     /// Return only the number of matching events: `{"count": N}`; `skipped` lists
@@ -90,6 +93,14 @@ pub(super) struct QueryBody {
     /// Read derived streams (clones, spans, exceptions, aggregates), too. They repeat events of
     /// their sources.
     derived: bool,
+}
+
+/// A limit of the window of a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Limit {
+    From,
+    To,
 }
 
 impl QueryBody {
@@ -129,9 +140,16 @@ impl QueryBody {
         })
     }
 
+    fn bare_times(&self) -> BareTimes {
+        BareTimes {
+            from: self.bare_times.contains(&Limit::From),
+            to: self.bare_times.contains(&Limit::To),
+        }
+    }
+
     fn question(self, storages: Vec<StorageId>) -> Result<Question, Problem> {
-        let groups = self.groups()?;
-        let order = self.order()?;
+        let (groups, order) = (self.groups()?, self.order()?);
+        let bare_times = self.bare_times();
         let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
         check_fields(&named).map_err(AnswerError::from)?;
         let result = match (self.count, groups.is_empty()) {
@@ -187,6 +205,7 @@ impl QueryBody {
                 query: query.map_err(AnswerError::from)?,
                 from,
                 to,
+                bare_times,
                 strict: self.strict,
                 order,
                 cancel: Cancel::default(),

@@ -10,11 +10,12 @@ mod rocksdb;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use query_language::time::{IntegerUnit, Time, TimeError, parse_time};
+use query_language::time::{IntegerUnit, Time, TimeError, parse_bound, parse_time};
 use trace_kinds::Content;
 
 use super::output_path::check_output;
 use super::{CommandError, Context, Exit, refuse};
+use crate::clock::now_nanos;
 use crate::file_content::recognize_file;
 use format::Format;
 use options::BabeltraceOptions;
@@ -44,11 +45,11 @@ pub(super) struct Decode {
     /// Print only events at or after TIME (CTF)
     ///
     /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, a time of day on the day the trace begins,
-    /// nanoseconds since 1970, or seconds since 1970 with a fraction.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    /// nanoseconds since 1970, seconds since 1970 with a fraction, or a duration before now (-1h).
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     from: Option<Time>,
     /// Print only events before TIME, exclusive (CTF)
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     to: Option<Time>,
     /// Skip damaged packets instead of stopping at them (CTF)
     #[arg(long)]
@@ -58,7 +59,10 @@ pub(super) struct Decode {
 }
 
 fn time(text: &str) -> Result<Time, TimeError> {
-    parse_time(text, IntegerUnit::Nanoseconds)
+    match parse_bound(text) {
+        Ok(bound) => Ok(Time::Instant(bound.nanos(now_nanos()))),
+        Err(_) => parse_time(text, IntegerUnit::Nanoseconds),
+    }
 }
 
 impl Decode {

@@ -10,12 +10,13 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use query_engine::{Cancel, GroupSpec, ReadError, Request, ResultOrder};
-use query_language::time::{IntegerUnit, TimeError, parse_duration, parse_instant};
+use query_engine::{BareTimes, Cancel, GroupSpec, ReadError, Request, ResultOrder};
+use query_language::time::{Bound, parse_bound, parse_duration};
 use query_language::{Aggregate, OrderKey, Query as Expression, check_fields, parse_fields};
 use row_formats::{Columns, Format, GroupsError};
 
 use super::{CommandError, Context, Exit};
+use crate::clock::now_nanos;
 pub(super) use fields::Fields;
 use options::QueryOptions;
 use output::OutputFile;
@@ -39,13 +40,14 @@ pub(super) struct Query {
     dir: Option<PathBuf>,
     /// Only events that start at or after TIME
     ///
-    /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, nanoseconds since 1970, or seconds since
-    /// 1970 with a fraction.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    from: Option<i64>,
+    /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, a number since 1970 with the unit ns, us,
+    /// ms or s, nanoseconds since 1970 (refused for traces with another unit), seconds since 1970
+    /// with a fraction, or a duration before now (-1h).
+    #[arg(long, value_name = "TIME", value_parser = parse_bound, allow_hyphen_values = true)]
+    from: Option<Bound>,
     /// Only events that start before TIME, exclusive
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    to: Option<i64>,
+    #[arg(long, value_name = "TIME", value_parser = parse_bound, allow_hyphen_values = true)]
+    to: Option<Bound>,
     /// Fields to print, separated by commas [default: all]
     #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
     fields: Vec<String>,
@@ -144,10 +146,6 @@ impl ValueEnum for FormatArgument {
     }
 }
 
-fn time(text: &str) -> Result<i64, TimeError> {
-    parse_instant(text, IntegerUnit::Nanoseconds)
-}
-
 impl Query {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let (files, expression) = self.split()?;
@@ -179,11 +177,16 @@ impl Query {
         let query = expression.map(|text| Expression::parse(&text)).transpose();
         let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
         check_fields(&named).map_err(ReadError::from)?;
+        let now = now_nanos();
         let options = QueryOptions {
             request: Request {
                 query: query.map_err(ReadError::from)?,
-                from: self.from,
-                to: self.to,
+                from: self.from.map(|bound| bound.nanos(now)),
+                to: self.to.map(|bound| bound.nanos(now)),
+                bare_times: BareTimes {
+                    from: self.from.is_some_and(Bound::is_bare),
+                    to: self.to.is_some_and(Bound::is_bare),
+                },
                 strict: self.strict,
                 order,
                 cancel: Cancel::default(),
@@ -293,9 +296,9 @@ impl From<ReadError> for CommandError {
     fn from(error: ReadError) -> CommandError {
         match error {
             ReadError::Query(error) => CommandError::usage(error.to_string()),
-            ReadError::TooManyGroups { .. } | ReadError::GroupSpec(_) => {
-                CommandError::usage(error.to_string())
-            }
+            ReadError::BareTime { .. }
+            | ReadError::TooManyGroups { .. }
+            | ReadError::GroupSpec(_) => CommandError::usage(error.to_string()),
             ReadError::UnknownFile { .. }
             | ReadError::NotATrace { .. }
             | ReadError::NotAStream { .. }

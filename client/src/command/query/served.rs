@@ -48,7 +48,7 @@ pub(super) fn run(
 
 fn spec(options: &QueryOptions) -> QuerySpec {
     let whole = options.count || options.list_fields || options.groups.is_some();
-    let order = &options.request.order;
+    let (order, bare) = (&options.request.order, options.request.bare_times);
     let groups = options.groups.clone().unwrap_or_default();
     let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(", "));
     let aggregates = groups.aggregates.iter();
@@ -61,6 +61,10 @@ fn spec(options: &QueryOptions) -> QuerySpec {
             .map(|query| query.text().to_owned()),
         from: options.request.from,
         to: options.request.to,
+        bare_times: [("from", bare.from), ("to", bare.to)]
+            .into_iter()
+            .filter_map(|(name, is_bare)| is_bare.then_some(name))
+            .collect(),
         fields: match &options.columns {
             Columns::All => Vec::new(),
             Columns::Fields(fields) => fields.clone(),

@@ -1,12 +1,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use query_language::time::{Bound, parse_bound};
 use serde_json::{Map, Value};
 
 use super::super::context::counted;
 use super::super::record::read_json;
 use super::super::{CommandError, Context, Exit};
 use super::jobs::watch;
+use crate::clock::now_nanos;
 use crate::http::Client;
 
 #[derive(Debug, Args)]
@@ -34,13 +36,14 @@ pub(super) struct Copy {
     derived: bool,
     /// Copy only packets that may contain events at or after TIME
     ///
-    /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, nanoseconds since 1970, or seconds since
-    /// 1970 with a fraction.
-    #[arg(long, value_name = "TIME")]
-    from: Option<String>,
+    /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, a number since 1970 with the unit ns, us,
+    /// ms or s, nanoseconds since 1970, seconds since 1970 with a fraction, or a duration before
+    /// now (-1h).
+    #[arg(long, value_name = "TIME", value_parser = parse_bound, allow_hyphen_values = true)]
+    from: Option<Bound>,
     /// Copy only packets that may contain events before TIME
-    #[arg(long, value_name = "TIME")]
-    to: Option<String>,
+    #[arg(long, value_name = "TIME", value_parser = parse_bound, allow_hyphen_values = true)]
+    to: Option<Bound>,
     /// Copy only matching events
     #[arg(long, value_name = "EXPR")]
     query: Option<String>,
@@ -64,14 +67,16 @@ impl Copy {
             let target = client.find_storage(text).await?.id;
             request.insert("storage".to_owned(), target.to_string().into());
         }
-        let texts = [
-            ("name", self.name),
-            ("from", self.from),
-            ("to", self.to),
-            ("query", self.query),
+        let now = now_nanos();
+        let time = |bound: Bound| Value::from(bound.nanos(now));
+        let members = [
+            ("name", self.name.map(Value::from)),
+            ("from", self.from.map(time)),
+            ("to", self.to.map(time)),
+            ("query", self.query.map(Value::from)),
         ];
-        for (name, text) in texts {
-            request.extend(text.map(|text| (name.to_owned(), text.into())));
+        for (name, value) in members {
+            request.extend(value.map(|value| (name.to_owned(), value)));
         }
         let lists = [
             ("agents", self.agents),

@@ -1,0 +1,110 @@
+//! The limits `--from` and `--to` of queries mean the same everywhere, or are refused.
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use harness::Server;
+use serde_json::json;
+
+use crate::queries::{mount, push, run, settings};
+
+/// A DFTracer trace in microseconds, two hours around an instant.
+fn trace(folder: &Path, middle: i64) -> String {
+    let hour = 3_600_000_000;
+    let lines = [middle - hour, middle, middle + hour].map(|ts| {
+        format!(
+            "{{\"id\":1,\"name\":\"read\",\"cat\":\"POSIX\",\"pid\":1,\"tid\":1,\"ts\":{ts},\
+             \"dur\":5,\"ph\":\"X\",\"args\":{{}}}}\n"
+        )
+    });
+    let path = folder.join("hours.pfw");
+    std::fs::write(&path, lines.concat()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// The number of events of a query, or its error.
+fn count(source: &[&str], limits: &[&str]) -> Result<String, String> {
+    let (code, out, errors) = run(&[&["query"], source, limits, &["--count"]].concat());
+    match code {
+        0 | 1 => Ok(out.trim().to_owned()),
+        _ => Err(errors),
+    }
+}
+
+#[test]
+fn a_limit_without_a_unit_is_refused_where_units_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let us = 1_795_222_800_000_000;
+    let file = trace(folder.path(), us);
+    let blocks = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/io_small.trace");
+    let blocks = blocks.to_str().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = server.api().create_storage("trace");
+    push(&server, &storage, Path::new(&file), "4096");
+    let url = server.url();
+    let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+    let mounted = folder.path().join("mount");
+    server.api().finalize(&storage);
+    mount(&server, &storage, &mounted);
+    let mounted = ["--dir", mounted.to_str().unwrap()];
+    let (bare, nanos) = (us.to_string(), (us * 1_000).to_string());
+    for source in [&[file.as_str()][..], &stored, &mounted] {
+        for name in ["--from", "--to"] {
+            let error = count(source, &[name, &bare]).unwrap_err();
+            for part in [
+                &name[2..],
+                "1970-01-21T18:40:22.8Z",
+                "2026-11-21T01:00:00Z",
+                "1795222800000000us",
+            ] {
+                assert!(error.contains(part), "{source:?}: {error}");
+            }
+        }
+        let time = [
+            bare.clone() + "us",
+            nanos.clone(),
+            nanos.clone() + "ns",
+            "0".to_owned(),
+        ];
+        let counts = time.map(|time| count(source, &["--from", &time]).unwrap());
+        assert_eq!(counts, ["2", "2", "2", "3"], "{source:?}");
+    }
+    // Nanoseconds of one, microseconds of the other.
+    let both = [file.as_str(), blocks];
+    let error = count(&both, &["--from", &nanos]).unwrap_err();
+    assert!(error.contains("others in nanoseconds"), "{error}");
+    assert!(count(&both, &["--from", &format!("{nanos}ns")]).is_ok());
+    // The number is nanoseconds over HTTP, unless a person wrote it.
+    let path = format!("/storages/{storage}/query");
+    let mut api = server.api();
+    let mut body = json!({ "from": us, "count": true });
+    assert_eq!(api.done("POST", &path, Some(&body))["count"], 3);
+    body["bare_times"] = json!(["from"]);
+    let refused = api.refused("POST", &path, Some(&body));
+    assert_eq!(
+        (refused.status, refused.code.as_str()),
+        (400, "query_malformed")
+    );
+}
+
+#[test]
+fn a_limit_can_be_relative_to_now() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = i64::try_from(now.as_micros()).unwrap();
+    let file = trace(folder.path(), now);
+    let check = |limits: &[&str], expected: &str| {
+        let found = count(&[&file], limits);
+        assert_eq!(found.as_deref(), Ok(expected), "{limits:?}");
+    };
+    check(&["--from", "-30m"], "2");
+    check(&["--from=-30m"], "2");
+    check(&["--from", "-2h"], "3");
+    check(&["--to", "-1m"], "1");
+    check(&["--from", "-1h30m", "--to", "-30m"], "1");
+    let error = count(&[&file], &["--from", "-30x"]).unwrap_err();
+    assert!(
+        error.contains("a duration before now such as -1h"),
+        "{error}"
+    );
+}
