@@ -44,6 +44,7 @@ mod queries;
 mod random_arithmetic;
 mod random_queries;
 mod random_results;
+mod random_sources;
 mod ranges;
 mod real_traces;
 mod recording;

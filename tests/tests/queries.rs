@@ -66,8 +66,12 @@ pub(crate) fn answers(source: &[&str], query: &str) -> Vec<String> {
 }
 
 pub(crate) fn wait_for_indexes(server: &Server, storage: &str) {
+    wait_for_indexes_of(server, storage, server.api().leaves(storage).len());
+}
+
+/// Waits until so many leaves of a storage have an index: those of kind `raw` have none.
+pub(crate) fn wait_for_indexes_of(server: &Server, storage: &str, leaves: usize) {
     let begin = Instant::now();
-    let leaves = server.api().leaves(storage).len();
     while begin.elapsed() < Duration::from_secs(60) {
         let files = server.api().files(storage);
         let indexes = files.iter().filter(|file| file.1 == "chunk_index");

@@ -1,26 +1,17 @@
-//! Random results of every form and kind, compared with an evaluator over the rows of the trace:
-//! filters over sampled values, orders, limits, groups, intervals, histograms and aggregates; from
-//! files with and without indexes, and from storages in every state.
-//!
-//! `TRACEHOLD_RANDOM_QUERIES` is the number of queries for each kind.
+//! Random queries over the rows of a trace, and an evaluator of their results: filters over sampled
+//! values, orders, limits, groups, intervals, histograms and aggregates. `random_sources` compares.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
-use harness::{Random, Server, small_traces};
+use harness::Random;
 use serde_json::{Map, Value};
 
-use crate::queries::{copy_all, mount, push, run, settings, wait_for_indexes};
-use crate::random_arithmetic::{add_computed, without_computed};
+use crate::queries::run;
+use crate::random_arithmetic::without_computed;
 
-/// Queries for each kind, unless the environment says another number.
-const QUERIES: u64 = 8;
-/// Fields of arithmetic, which queries use like any other.
-const COMPUTED: u64 = 24;
-/// Events that are compared; the others are ruled out by `--to`.
-type Row = Map<String, Value>;
+/// An event: its fields.
+pub(crate) type Row = Map<String, Value>;
 
 /// A random one of some values.
 fn one<'v, T>(random: &mut Random, values: &'v [T]) -> &'v T {
@@ -230,7 +221,7 @@ fn predicate(random: &mut Random, rows: &[Row]) -> Filter {
 }
 
 /// A query: its arguments, and the expected lines.
-struct Query {
+pub(crate) struct Query {
     arguments: Vec<String>,
     lines: Vec<Row>,
     /// Columns whose numbers are within one percent.
@@ -246,7 +237,7 @@ fn quote(label: &str) -> String {
     }
 }
 
-fn query(random: &mut Random, rows: &[Row]) -> Query {
+pub(crate) fn query(random: &mut Random, rows: &[Row]) -> Query {
     let filter = filter(random, rows, 2);
     let found = rows.iter().filter(|row| (filter.passes)(row));
     let found: Vec<&Row> = found.collect();
@@ -494,7 +485,7 @@ fn is_read_alike(found: &Value, expected: &Value) -> bool {
     }
 }
 
-fn check(queries: &[Query], source: &[&str], what: &str) {
+pub(crate) fn check(queries: &[Query], source: &[&str], what: &str) {
     for query in queries {
         let arguments: Vec<&str> = query.arguments.iter().map(String::as_str).collect();
         let form = ["--format", "ndjson"];
@@ -529,70 +520,4 @@ impl Query {
             ""
         }
     }
-}
-
-fn check_trace(path: &Path, seed: u64) {
-    let count = std::env::var("TRACEHOLD_RANDOM_QUERIES");
-    let count = count.map_or(QUERIES, |count| count.parse().unwrap());
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join(path.file_name().unwrap());
-    copy_all(path, &copy);
-    let file = copy.to_str().unwrap();
-    let (_, out, errors) = run(&["query", file, "--format", "ndjson"]);
-    assert_eq!(errors, "");
-    let mut rows: Vec<Row> = out
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    assert!(rows.len() > 100, "{file}");
-    let mut random = Random::new(seed);
-    add_computed(&mut random, &mut rows, COMPUTED);
-    let queries: Vec<Query> = (0..count).map(|_| query(&mut random, &rows)).collect();
-    let server = Server::start(&folder.path().join("data"), &settings());
-    let storage = server.api().create_storage("trace");
-    push(&server, &storage, &copy, "4096");
-    let url = server.url();
-    let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
-    check(&queries, &stored, "an open storage");
-    server.api().finalize(&storage);
-    wait_for_indexes(&server, &storage);
-    check(&queries, &stored, "a finalized storage");
-    let mounted = folder.path().join("mount");
-    mount(&server, &storage, &mounted);
-    check(&queries, &["--dir", mounted.to_str().unwrap()], "a mount");
-    check(&queries, &[file], file);
-    let (_, _, errors) = run(&["index", file, "--chunk-kib", "16"]);
-    assert_eq!(errors, "");
-    check(&queries, &[file], &format!("{file} with an index"));
-    if file.ends_with(".pfw.gz") {
-        fs::remove_file(format!("{file}.idx")).unwrap();
-        let (code, _, errors) = run(&["index", file, "--chunk-kib", "16", "--columns"]);
-        assert_eq!(code, 0, "{errors}");
-        check(&queries, &[file], &format!("{file} with columns"));
-    }
-}
-
-#[test]
-fn results_of_ctf_are_those_of_an_independent_evaluator() {
-    check_trace(&small_traces()[0], 1);
-}
-
-#[test]
-fn results_of_dftracer_are_those_of_an_independent_evaluator() {
-    check_trace(&small_traces()[1], 2);
-}
-
-#[test]
-fn results_of_rocksdb_operations_are_those_of_an_independent_evaluator() {
-    check_trace(&small_traces()[2], 3);
-}
-
-#[test]
-fn results_of_chrome_are_those_of_an_independent_evaluator() {
-    check_trace(&small_traces()[4], 5);
-}
-
-#[test]
-fn results_of_rocksdb_look_ups_are_those_of_an_independent_evaluator() {
-    check_trace(&small_traces()[3], 4);
 }

@@ -1,0 +1,207 @@
+//! Random results of every form and kind, compared with an evaluator over the rows of the trace:
+//! from files with and without indexes, from storages that are open, finalized and arranged, and
+//! from their mounts.
+//!
+//! `TRACEHOLD_RANDOM_QUERIES` is the number of queries for each kind.
+
+use std::fs;
+use std::path::Path;
+
+use harness::spans::send;
+use harness::{Agent, Api, Random, Server, small_traces};
+use serde_json::{Value, json};
+
+use crate::queries::{copy_all, mount, push, run, settings, wait_for_indexes_of};
+use crate::random_arithmetic::add_computed;
+use crate::random_results::{Query, Row, check, query};
+use crate::recording::{record_now, saver, stop};
+
+/// Queries for each kind, unless the environment says another number.
+const QUERIES: u64 = 8;
+/// Fields of arithmetic, which queries use like any other.
+const COMPUTED: u64 = 24;
+/// Packets of one block each that precede a trace, so that finalization arranges its storage.
+const SMALL_PACKETS: u64 = 256;
+/// Requests with spans, and spans in each.
+const REQUESTS: u64 = 40;
+const SPANS: u64 = 15;
+
+/// Random queries over the rows that a source has, which are complete.
+fn queries(source: &[&str], seed: u64) -> Vec<Query> {
+    let count = std::env::var("TRACEHOLD_RANDOM_QUERIES");
+    let count = count.map_or(QUERIES, |count| count.parse().unwrap());
+    let (_, out, errors) = run(&[&["query"], source, &["--format", "ndjson"]].concat());
+    assert_eq!(errors, "");
+    let rows = out.lines().map(|line| serde_json::from_str(line).unwrap());
+    let mut rows: Vec<Row> = rows.collect();
+    assert!(rows.len() > 100, "{source:?}");
+    let mut random = Random::new(seed);
+    add_computed(&mut random, &mut rows, COMPUTED);
+    (0..count).map(|_| query(&mut random, &rows)).collect()
+}
+
+/// Compares on a storage: open, finalized, and mounted. Some of its leaves are of kind `raw`.
+fn check_storage(server: &Server, storage: &str, queries: &[Query], what: &str, raw: usize) {
+    let url = server.url();
+    let stored = ["--server", url.as_str(), "--storage", storage];
+    check(queries, &stored, &format!("an open {what}"));
+    let length = |server: &Server| -> u64 {
+        let files = server.api().files(storage).into_iter();
+        let data = files.filter(|(_, role, _)| role == "data");
+        data.map(|(_, _, length)| length).sum()
+    };
+    let before = length(server);
+    server.api().finalize(storage);
+    wait_for_indexes_of(server, storage, server.api().leaves(storage).len() - raw);
+    let is_arranged = length(server) < before;
+    assert!(is_arranged || !what.contains("arranged"), "{what}");
+    check(queries, &stored, &format!("a finalized {what}"));
+    let mounted = server.data().join(format!("mount-{storage}"));
+    mount(server, storage, &mounted);
+    let mounted = ["--dir", mounted.to_str().unwrap()];
+    check(queries, &mounted, &format!("a mounted {what}"));
+}
+
+/// Adds packets without events, each of which occupies a block of the log. Returns their leaves.
+fn add_small_packets(api: &mut Api, storage: &str) -> usize {
+    let agent = Agent::declare(api, storage, "small", "blocks", "none");
+    for sequence in 0..SMALL_PACKETS {
+        agent.push(api, sequence, b"raw");
+    }
+    api.leaves(storage).len()
+}
+
+fn check_trace(path: &Path, seed: u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join(path.file_name().unwrap());
+    copy_all(path, &copy);
+    let file = copy.to_str().unwrap();
+    let queries = queries(&[file], seed);
+    let server = Server::start(&folder.path().join("data"), &settings());
+    for what in ["storage", "arranged storage"] {
+        let storage = server.api().create_storage(what);
+        let mut raw = 0;
+        if what.contains("arranged") {
+            raw = add_small_packets(&mut server.api(), &storage);
+        }
+        push(&server, &storage, &copy, "4096");
+        check_storage(&server, &storage, &queries, what, raw);
+    }
+    check(&queries, &[file], file);
+    let (_, _, errors) = run(&["index", file, "--chunk-kib", "16"]);
+    assert_eq!(errors, "");
+    check(&queries, &[file], &format!("{file} with an index"));
+    if file.ends_with(".pfw.gz") {
+        fs::remove_file(format!("{file}.idx")).unwrap();
+        let (code, _, errors) = run(&["index", file, "--chunk-kib", "16", "--columns"]);
+        assert_eq!(code, 0, "{errors}");
+        check(&queries, &[file], &format!("{file} with columns"));
+    }
+}
+
+#[test]
+fn results_of_ctf_are_those_of_an_independent_evaluator() {
+    check_trace(&small_traces()[0], 1);
+}
+
+#[test]
+fn results_of_dftracer_are_those_of_an_independent_evaluator() {
+    check_trace(&small_traces()[1], 2);
+}
+
+#[test]
+fn results_of_rocksdb_operations_are_those_of_an_independent_evaluator() {
+    check_trace(&small_traces()[2], 3);
+}
+
+#[test]
+fn results_of_chrome_are_those_of_an_independent_evaluator() {
+    check_trace(&small_traces()[4], 5);
+}
+
+#[test]
+fn results_of_rocksdb_look_ups_are_those_of_an_independent_evaluator() {
+    check_trace(&small_traces()[3], 4);
+}
+
+/// A span with random attributes, of which each may be missing.
+fn span(random: &mut Random, id: u64) -> Value {
+    let begin = 1_760_000_000_000_000_000 + random.below(5_000_000_000);
+    let one = |random: &mut Random, texts: &[&str]| {
+        texts[usize::try_from(random.below(texts.len() as u64)).unwrap()].to_owned()
+    };
+    let number = i64::try_from(random.below(600)).unwrap() - 100;
+    let values = [
+        (
+            "http.response.status_code",
+            json!({ "intValue": number.to_string() }),
+        ),
+        (
+            "ratio",
+            json!({ "doubleValue": random.below(9) as f64 / 4.0 }),
+        ),
+        ("cached", json!({ "boolValue": random.below(2) == 0 })),
+        (
+            "db.system",
+            json!({ "stringValue": one(random, &["redis", "12", "mysql", "1.50"]) }),
+        ),
+        (
+            "http.route",
+            json!({ "stringValue": one(random, &["/cart", "/cart/{id}", "/pay", ""]) }),
+        ),
+    ];
+    let mut attributes = Vec::new();
+    for (key, value) in values {
+        if random.below(3) > 0 {
+            attributes.push(json!({ "key": key, "value": value }));
+        }
+    }
+    let parent = match random.below(3) {
+        0 => String::new(),
+        _ => format!("{:016x}", id / 2 + 1),
+    };
+    let retry = json!({ "name": "retry", "timeUnixNano": begin.to_string() });
+    let events: Vec<Value> = (0..random.below(3)).map(|_| retry.clone()).collect();
+    json!({
+        "traceId": format!("{:032x}", random.below(40) + 1),
+        "spanId": format!("{id:016x}"),
+        "parentSpanId": parent,
+        "name": one(random, &["GET /cart", "charge", "encode", "SELECT cart"]),
+        "kind": random.below(6),
+        "startTimeUnixNano": begin.to_string(),
+        "endTimeUnixNano": (begin + random.below(60_000_000)).to_string(),
+        "attributes": attributes,
+        "status": { "code": random.below(3) },
+        "events": events,
+    })
+}
+
+#[test]
+fn results_of_spans_are_those_of_an_independent_evaluator() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let mut api = server.api();
+    let storage = api.create_storage("spans");
+    let recording = json!({ "storage": storage, "processors": saver() });
+    let (recording, _) = record_now(&mut api, recording);
+    let mut random = Random::new(6);
+    for request in 0..REQUESTS {
+        let spans = (0..SPANS).map(|at| span(&mut random, request * SPANS + at + 1));
+        let scope = json!({
+            "scope": { "name": "checkout", "version": format!("1.{}", request % 3) },
+            "spans": spans.collect::<Vec<_>>(),
+        });
+        let names = ["shop", "cart", "7"];
+        let service = json!({ "stringValue": names[usize::try_from(request % 3).unwrap()] });
+        let body = json!({ "resourceSpans": [{
+            "resource": { "attributes": [{ "key": "service.name", "value": service }] },
+            "scopeSpans": [scope],
+        }]});
+        let response = send(&mut api, "application/json", body.to_string().as_bytes());
+        assert_eq!(response.body, b"{}", "{}", response.brief());
+    }
+    stop(&mut api, &recording);
+    let url = server.url();
+    let queries = queries(&["--server", &url, "--storage", &storage], 6);
+    check_storage(&server, &storage, &queries, "arranged storage of spans", 0);
+}
