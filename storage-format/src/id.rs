@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::limits::ID_BYTES_MAX;
+use crate::limits::{DATA_FILE_COUNT_MAX, ID_BYTES_MAX};
 
 /// A text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -203,5 +203,31 @@ impl DataFileId {
     #[must_use]
     pub fn of_leaf(leaf: LeafId) -> Self {
         Self(leaf.0)
+    }
+
+    /// Whether files of a log have such ids; the ids of leaves are random.
+    #[must_use]
+    pub fn is_of_log(self) -> bool {
+        self.0 < u64::from(DATA_FILE_COUNT_MAX)
+    }
+
+    /// Whether files of a log, or arranged files, have such ids.
+    #[must_use]
+    pub fn is_numbered(self) -> bool {
+        self.is_of_log() || self.replaced().is_some()
+    }
+
+    /// The id of the file of a log that the arranged file with this id replaces.
+    #[must_use]
+    pub fn replaced(self) -> Option<Self> {
+        let file = Self(self.0.checked_sub(u64::from(DATA_FILE_COUNT_MAX))?);
+        file.is_of_log().then_some(file)
+    }
+
+    /// The id of the arranged file that replaces this file of a log; `None` for other files.
+    #[must_use]
+    pub fn replacement(self) -> Option<Self> {
+        let id = self.0.saturating_add(u64::from(DATA_FILE_COUNT_MAX));
+        self.is_of_log().then_some(Self(id))
     }
 }

@@ -12,8 +12,10 @@ const MAGIC: [u8; 8] = *b"THSTORAG";
 const WHAT: &str = "storage file";
 /// Version of a storage file that lists piece checksums, which readers of version 1 do not know.
 const VERSION_WITH_CHECKSUMS: u16 = 2;
-/// Version of a storage file that lists a repair file, which readers of version 2 do not know.
-const VERSION_WITH_REPAIRS: u16 = 3;
+/// Version of a storage file that lists a repair file, or that names arranged files while the
+/// storage is not finalized. Readers of version 2 do not know repair files, and would remove the
+/// arranged files.
+const VERSION_WITH_REPAIRS_OR_REPLACED_FILES: u16 = 3;
 
 /// State of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -74,7 +76,8 @@ pub struct StorageFile {
     pub failure: Option<String>,
     /// Totals; exact once the storage is finalized.
     pub totals: Totals,
-    /// Every other file of the storage; complete once the storage is finalized.
+    /// Every other file of the storage once it is finalized; before, only the arranged files that
+    /// replaced files of its log.
     pub files: Vec<FileEntry>,
 }
 
@@ -133,8 +136,10 @@ impl StorageFile {
     /// # Errors
     /// When the content exceeds the limits of an envelope.
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
-        let version = if self.lists(FileRole::Repairs) {
-            VERSION_WITH_REPAIRS
+        let is_finalized = self.state == StorageState::Finalized;
+        let names_arranged = !is_finalized && self.lists(FileRole::Data);
+        let version = if names_arranged || self.lists(FileRole::Repairs) {
+            VERSION_WITH_REPAIRS_OR_REPLACED_FILES
         } else if self.lists(FileRole::Checksums) {
             VERSION_WITH_CHECKSUMS
         } else {
@@ -148,7 +153,7 @@ impl StorageFile {
     /// # Errors
     /// When the bytes are damaged, of another version or something else.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        envelope::decode_version(WHAT, MAGIC, VERSION_WITH_REPAIRS, bytes)
+        envelope::decode_version(WHAT, MAGIC, VERSION_WITH_REPAIRS_OR_REPLACED_FILES, bytes)
     }
 
     /// Whether the storage has a file of this role.

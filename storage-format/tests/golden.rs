@@ -396,6 +396,31 @@ fn read_index_part(bytes: &[u8], extents: Vec<Extent>) -> (Footer, Vec<PacketEnt
     (footer, entries)
 }
 
+/// Servers of earlier versions would remove the arranged files of an open storage.
+#[test]
+fn a_storage_file_that_earlier_servers_must_refuse_has_another_version() {
+    let version = |state, files| {
+        let file = StorageFile {
+            state,
+            files,
+            ..storage_file()
+        };
+        let bytes = file.encode().unwrap();
+        assert_eq!(StorageFile::decode(&bytes), Ok(file));
+        u16::from_le_bytes([bytes[8], bytes[9]])
+    };
+    let data = storage_file().files;
+    assert_eq!(version(StorageState::Finalized, data.clone()), 1);
+    assert_eq!(version(StorageState::Open, Vec::new()), 1);
+    for state in [
+        StorageState::Open,
+        StorageState::Finalizing,
+        StorageState::Failed,
+    ] {
+        assert_eq!(version(state, data.clone()), 3);
+    }
+}
+
 #[test]
 fn enveloped_files_keep_their_bytes() {
     let value = storage_file();

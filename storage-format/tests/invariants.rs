@@ -80,6 +80,7 @@ fn log_header(previous: Option<u64>) -> Vec<u8> {
         storage: storage(),
         file: DataFileId(3),
         is_arranged: false,
+        replaces: None,
         salt: 1,
         created: 0,
         first_batch: 9,

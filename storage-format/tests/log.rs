@@ -14,7 +14,7 @@ use storage_format::{
     limits::LOG_BATCH_BYTES_MAX,
     log::{
         BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, BatchLocation, FILE_HEADER_BYTES,
-        LogFileHeader, PreviousFile, SEGMENT_HEADER_BYTES, SegmentHeader,
+        LogFileHeader, PreviousFile, ReplacedFile, SEGMENT_HEADER_BYTES, SegmentHeader,
     },
 };
 
@@ -41,6 +41,7 @@ fn file_header() -> LogFileHeader {
         storage: storage(),
         file: location().file,
         is_arranged: false,
+        replaces: None,
         salt: 0x0123_4567_89ab_cdef,
         created: 1_700_000_000_123_456_789,
         first_batch: 17,
@@ -231,6 +232,24 @@ fn read_file_header(bytes: &[u8]) -> Result<LogFileHeader, String> {
     header.map_err(|error| error.to_string())
 }
 
+/// The header of an arranged file that replaces the one of [`file_header`].
+fn replacement() -> LogFileHeader {
+    let replaced = ReplacedFile {
+        file: location().file,
+        length: 1 << 30,
+        next_batch: 4711,
+        chain: 0x0d0e_0f10,
+        arranged_length: 0x3fff_f123,
+    };
+    LogFileHeader {
+        file: location().file.replacement().unwrap(),
+        is_arranged: true,
+        replaces: Some(replaced),
+        salt: 0x1122_3344_5566_7788,
+        ..file_header()
+    }
+}
+
 /// The golden bytes of `name`; written first when they are missing.
 fn golden(name: &str, current: &[u8]) -> Vec<u8> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v2");
@@ -260,6 +279,7 @@ fn file_headers_keep_their_bytes() {
         ("log.header", file_header()),
         ("log_first.header", first),
         ("log_arranged.header", arranged),
+        ("log_replaces.header", replacement()),
     ] {
         let bytes = golden(name, &header.encode());
         assert_eq!(bytes.len(), FILE_HEADER_BYTES);
@@ -268,6 +288,49 @@ fn file_headers_keep_their_bytes() {
         assert_eq!(LogFileHeader::decode_any(&bytes), Ok(header));
     }
     assert!(!LogFileHeader::recognizes(&leaf_header(LEAVES[0]).encode()));
+}
+
+/// Fields of a header that no writer makes, under a checksum that fits.
+#[test]
+fn an_impossible_replacement_is_refused() {
+    let changed = |at: usize, value: &[u8]| {
+        let mut bytes = replacement().encode();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        let end = FILE_HEADER_BYTES - 4;
+        let checksum = crc32c(&bytes[..end]).to_le_bytes();
+        bytes[end..].copy_from_slice(&checksum);
+        LogFileHeader::decode_any(&bytes)
+    };
+    let own = location().file.replacement().unwrap().0;
+    for (at, value) in [
+        (10, vec![3]),
+        // The file itself, and the file before.
+        (84, own.to_le_bytes().to_vec()),
+        (84, 1_u64.to_le_bytes().to_vec()),
+        // A batch before the first one.
+        (100, 16_u64.to_le_bytes().to_vec()),
+    ] {
+        let refused = changed(at, &value).unwrap_err();
+        assert_eq!(refused.offset, u64_of(at), "{refused}");
+    }
+    let changed = changed(100, &17_u64.to_le_bytes()).unwrap();
+    assert_eq!(changed.replaces.unwrap().next_batch, 17);
+}
+
+#[test]
+fn arranged_files_have_ids_of_their_own() {
+    for (file, by) in [
+        (0, Some(1 << 20)),
+        ((1 << 20) - 1, Some((2 << 20) - 1)),
+        (1 << 20, None),
+    ] {
+        let found = DataFileId(file).replacement();
+        assert_eq!(found, by.map(DataFileId));
+        let back = found.and_then(DataFileId::replaced);
+        assert_eq!(back, found.map(|_| DataFileId(file)));
+    }
+    assert!(!DataFileId(2 << 20).is_numbered());
+    assert_eq!(DataFileId(5).replaced(), None);
 }
 
 #[test]
@@ -462,6 +525,7 @@ proptest! {
             storage: storage(),
             file: DataFileId(file),
             is_arranged,
+            replaces: None,
             salt: words[1],
             created: words[2].cast_signed(),
             first_batch: words[3],
@@ -470,6 +534,19 @@ proptest! {
                 length: words[5],
             }),
             chain,
+        };
+        prop_assert_eq!(LogFileHeader::decode_any(&header.encode()), Ok(header.clone()));
+        let header = LogFileHeader {
+            file: DataFileId(file.saturating_add(1)),
+            is_arranged: true,
+            replaces: Some(ReplacedFile {
+                file: DataFileId(file),
+                length: words[5],
+                next_batch: words[3].saturating_add(words[6]),
+                chain: checksum,
+                arranged_length: words[7],
+            }),
+            ..header
         };
         prop_assert_eq!(LogFileHeader::decode_any(&header.encode()), Ok(header));
         let place = BatchLocation {

@@ -296,3 +296,62 @@ fn every_flipped_bit_of_a_header_is_found() {
     let name = "replaced ordinals";
     assert_eq!(error.kind, FormatErrorKind::Field { name });
 }
+
+/// A part that is written again because bytes of its leaves are in other places now.
+#[test]
+fn a_part_is_written_again_with_other_places() {
+    let part = Part::new(1, &[1, 2, 3]);
+    let moved = |leaf: u64| {
+        let extents = part.contents(leaf).1.into_iter();
+        let extents = extents.flat_map(|extent| {
+            let half = Extent {
+                file: DataFileId(70),
+                offset: 9000 + leaf,
+                length: extent.length / 2,
+                ..extent
+            };
+            let rest = Extent {
+                leaf_offset: half.leaf_end(),
+                file: DataFileId(71),
+                length: extent.length - half.length,
+                ..half
+            };
+            [half, rest]
+        });
+        extents.collect::<Vec<_>>()
+    };
+    let mut builder = IndexPartBuilder::new(part.header);
+    let mut bytes = Vec::new();
+    for entry in &part.footer.leaves {
+        let block = part.block(entry);
+        builder.add_moved(&block, &moved(entry.leaf.0)).unwrap();
+        bytes.extend(builder.take());
+    }
+    let (rest, footer, bases) = builder.finish(Vec::new(), None);
+    bytes.extend(rest);
+    let read = Part::read(bytes);
+    assert_eq!((&read.footer, &read.bases), (&footer, &bases));
+    assert_eq!(read.header, part.header);
+    for leaf in 1..=3 {
+        assert_eq!(read.contents(leaf).0, part.contents(leaf).0);
+        assert_eq!(read.contents(leaf).1, moved(leaf));
+    }
+    for (entry, before) in read.footer.leaves.iter().zip(&part.footer.leaves) {
+        let same = LeafEntry {
+            block_offset: before.block_offset,
+            block_extents: before.block_extents,
+            block_checksum: before.block_checksum,
+            ..entry.clone()
+        };
+        assert_eq!(same, *before);
+    }
+    // Extents that are not those of the block.
+    let entry = &part.footer.leaves[0];
+    let whole = moved(1);
+    for wrong in [&[], &whole[..1], &whole[1..], &[whole[0], whole[0]]] {
+        let mut builder = IndexPartBuilder::new(part.header);
+        let refused = builder.add_moved(&part.block(entry), wrong).unwrap_err();
+        let name = "extents";
+        assert_eq!(refused.kind, FormatErrorKind::Order { name });
+    }
+}

@@ -391,12 +391,20 @@ fn file_header(header: &LogFileHeader) -> Value {
     let previous = header
         .previous
         .map(|previous| json!({ "file": previous.file.to_string(), "length": previous.length }));
-    json!({
+    let mut shown = json!({
         "version": storage_format::log::LOG_VERSION, "storage": header.storage,
         "file": header.file.to_string(), "is_arranged": header.is_arranged,
         "salt": format!("{:016x}", header.salt), "created": header.created,
         "first_batch": header.first_batch, "previous": previous, "chain": hex(header.chain),
-    })
+    });
+    if let Some(replaced) = header.replaces {
+        shown["replaces"] = json!({
+            "file": replaced.file.to_string(), "length": replaced.length,
+            "next_batch": replaced.next_batch, "chain": hex(replaced.chain),
+            "arranged_length": replaced.arranged_length,
+        });
+    }
+    shown
 }
 
 fn batch(header: &BatchHeader, offset: u64) -> Value {

@@ -27,15 +27,35 @@ use crate::{
 const WRITE_BYTES: usize = 1 << 20;
 
 /// A data file that is being written, gathered into large writes.
-struct OpenFile {
+pub(super) struct OpenFile {
     id: DataFileId,
-    staged: StagedFile,
+    pub(super) staged: StagedFile,
     waiting: Vec<u8>,
     length: u64,
 }
 
 impl OpenFile {
-    fn flush(&mut self) -> Result<u64, StorageError> {
+    pub(super) fn new(id: DataFileId, staged: StagedFile) -> Self {
+        Self {
+            id,
+            staged,
+            waiting: Vec::with_capacity(WRITE_BYTES.saturating_mul(2)),
+            length: 0,
+        }
+    }
+
+    /// Appends bytes, and writes what is gathered when it is enough.
+    pub(super) fn put(&mut self, bytes: &[u8], pace: &mut Pace) -> Result<(), StorageError> {
+        self.length = self.length.saturating_add(bytes.len() as u64);
+        self.waiting.extend_from_slice(bytes);
+        if self.waiting.len() >= WRITE_BYTES {
+            let written = self.flush()?;
+            pace.take(written)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> Result<u64, StorageError> {
         let bytes = self.waiting.len() as u64;
         self.staged.write(&self.waiting)?;
         self.waiting.clear();
@@ -135,18 +155,14 @@ impl Output {
             storage: self.storage,
             file: id,
             is_arranged: true,
+            replaces: None,
             salt: random_u64(),
             created: now_ns(),
             first_batch: 0,
             previous: None,
             chain: 0,
         };
-        self.open = Some(OpenFile {
-            id,
-            staged,
-            waiting: Vec::with_capacity(WRITE_BYTES.saturating_mul(2)),
-            length: 0,
-        });
+        self.open = Some(OpenFile::new(id, staged));
         self.put(&header.encode())?;
         Ok(id)
     }
@@ -165,13 +181,7 @@ impl Output {
             .open
             .as_mut()
             .expect("bytes are written to an open file");
-        open.length = open.length.saturating_add(bytes.len() as u64);
-        open.waiting.extend_from_slice(bytes);
-        if open.waiting.len() >= WRITE_BYTES {
-            let written = open.flush()?;
-            self.pace.take(written)?;
-        }
-        Ok(())
+        open.put(bytes, &mut self.pace)
     }
 
     /// Why a scan whose bytes were written here ended.

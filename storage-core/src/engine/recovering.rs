@@ -184,12 +184,14 @@ impl Recoveries {
             let torn_bytes_max = self.services.config.in_flight_bytes_max;
             #[cfg(test)]
             let faults = self.services.config.faults.clone();
+            let named = storage.info().files.into_iter().map(|file| file.name);
+            let named: Vec<_> = named.collect();
             let read = move || {
                 #[cfg(test)]
                 if let Some(plan) = &faults {
                     plan.panic_at(crate::io::faulty::Operation::Recover);
                 }
-                recover(&folder, id, torn_bytes_max, &scan)
+                recover(&folder, id, &named, torn_bytes_max, &scan)
             };
             match on_thread(scope.clone(), read).await {
                 Ok(Ok(recovered)) => return Ok(recovered),

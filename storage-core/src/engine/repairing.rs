@@ -55,11 +55,14 @@ impl Storages {
             now if now.state() == StorageState::Failed => now,
             now => return Err(now.wrong_state("a repair", "FAILED")),
         };
-        let file = self.file_of(&storage).await?;
+        let mut file = self.file_of(&storage).await?;
         if is_confirmed {
             self.end_writer(&storage).await;
+            // It may have named an arranged file meanwhile.
+            file = self.file_of(&storage).await?;
         }
-        let survey = self.survey(&storage, &progress).await?;
+        let named: Vec<_> = file.files.iter().map(|file| file.name.clone()).collect();
+        let survey = self.survey(&storage, &named, &progress).await?;
         let report = survey.report();
         if !is_confirmed {
             return Ok(report);
@@ -100,12 +103,15 @@ impl Storages {
     async fn survey(
         &self,
         storage: &Arc<Storage>,
+        named: &[String],
         progress: &Arc<Progress>,
     ) -> Result<Survey, StorageError> {
-        let (folder, id) = (storage.folder.clone(), storage.id);
+        let (folder, id, named) = (storage.folder.clone(), storage.id, named.to_vec());
         let progress = Arc::clone(progress);
         self.blocking
-            .run(Cause::Verify, move || survey(&folder, id, &progress))
+            .run(Cause::Verify, move || {
+                survey(&folder, id, &named, &progress)
+            })
             .await
     }
 
@@ -208,7 +214,7 @@ impl Storages {
             arranged,
             repairs,
             ..
-        } = self.recover(storage, progress).await?;
+        } = self.recover(storage, &file, progress).await?;
         if let Some(damage) = damage {
             return Err(damage);
         }
@@ -233,6 +239,7 @@ impl Storages {
     async fn recover(
         &self,
         storage: &Arc<Storage>,
+        file: &StorageFile,
         progress: &Arc<Progress>,
     ) -> Result<Recovered, StorageError> {
         let scan = Scan {
@@ -240,10 +247,11 @@ impl Storages {
             ..Scan::alone()
         };
         let (folder, id) = (storage.folder.clone(), storage.id);
+        let named: Vec<_> = file.files.iter().map(|file| file.name.clone()).collect();
         let torn_bytes_max = self.services.config.in_flight_bytes_max;
         self.blocking
             .run(Cause::Recovery, move || {
-                recover(&folder, id, torn_bytes_max, &scan)
+                recover(&folder, id, &named, torn_bytes_max, &scan)
             })
             .await
     }

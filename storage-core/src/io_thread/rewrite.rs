@@ -51,6 +51,7 @@ impl LogRewrite {
             storage,
             file,
             is_arranged: false,
+            replaces: None,
             salt,
             created: now_ns(),
             first_batch: end.batch,

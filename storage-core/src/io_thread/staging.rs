@@ -284,6 +284,7 @@ impl<B: BlockIo> Writer<B> {
                 storage: self.spec.storage,
                 file: open.id,
                 is_arranged: false,
+                replaces: None,
                 salt: open.salt,
                 created: now_ns(),
                 first_batch: end.batch,

@@ -10,7 +10,7 @@ use std::{
 use storage_format::{
     DataFileId, FormatError, FormatErrorKind, StorageId,
     index_part::LogPosition,
-    log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
+    log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile, ReplacedFile},
 };
 
 use super::{DataFile, Recovered, Scan, repairs::limit_of};
@@ -62,11 +62,16 @@ impl Recovered {
         let mut end = LogEnd::default();
         if let Some(position) = self.tree.position() {
             let tail = self.tree.files().get(&position.file).copied();
+            let replaced = self.replacements.get(position.file);
+            let length = replaced.map_or_else(
+                || tail.unwrap_or_default().length,
+                |replaced| replaced.length,
+            );
             end.batch = position.batch;
             end.chain = position.chain;
             end.previous = Some(PreviousFile {
                 file: position.file,
-                length: tail.unwrap_or_default().length,
+                length,
             });
         }
         for (file, found) in chain.iter().zip(found) {
@@ -90,17 +95,27 @@ impl Recovered {
         for (&id, file) in data.iter().filter(|(_, file)| file.is_of_log) {
             let header = LogScanner::header(&file.path, storage, id);
             match header.map_err(StorageError::io("read", &file.path))? {
-                Ok(header) => drop(headers.insert(id, header)),
+                Ok(header) => {
+                    let of_log = header.replaces.map_or(id, |replaced| replaced.file);
+                    headers.insert(of_log, header);
+                }
                 Err(error) => self.without_header(storage, (id, file), error, scan)?,
             }
         }
         let position = self.tree.position();
-        let is_covered = |id: DataFileId| position.is_some_and(|position| id < position.file);
+        // Index parts do not end inside of a file that was replaced.
+        let is_replaced = |id: DataFileId| self.replacements.get(id).is_some();
+        let covered_to = position.map(|position| (position.file, is_replaced(position.file)));
+        let is_covered = |id: DataFileId| {
+            covered_to.is_some_and(|(file, is_whole)| id < file || (is_whole && id == file))
+        };
         let mut chain = Vec::new();
         let newest = headers.last_key_value().map(|(&id, _)| id);
         let mut next = newest.map(|id| (id, limit_of(&self.repairs, id)));
         while let Some((id, limit)) = next.take().filter(|(id, _)| !is_covered(*id)) {
-            let Some((header, file)) = headers.remove(&id).zip(data.get(&id)) else {
+            let header = headers.remove(&id);
+            let file = header.as_ref().and_then(|header| data.get(&header.file));
+            let Some((header, file)) = header.zip(file) else {
                 let name = storage_format::paths::FileName::Data(id).to_string();
                 let kind = FormatErrorKind::Truncated {
                     needed: limit.unwrap_or(0),
@@ -134,8 +149,9 @@ impl Recovered {
         }
         // What is left was created by a write that failed, and no later file continues it.
         let known = self.tree.files();
-        let unused = headers.keys().filter(|id| !known.contains_key(id));
-        let unused: Vec<_> = unused.filter_map(|id| data.get(id)).collect();
+        let unused = headers.values().filter(|header| header.replaces.is_none());
+        let unused = unused.filter(|header| !known.contains_key(&header.file));
+        let unused: Vec<_> = unused.filter_map(|header| data.get(&header.file)).collect();
         self.leftovers
             .extend(unused.iter().map(|file| file.path.clone()));
         chain.reverse();
@@ -154,6 +170,7 @@ impl Recovered {
             storage,
             file: id,
             is_arranged: false,
+            replaces: None,
             salt: 0,
             created: 0,
             first_batch: 0,
@@ -225,10 +242,11 @@ impl Recovered {
             (end.batch, end.chain) = (batch.end.batch, batch.end.chain);
         }
         if has_batches {
-            self.tree.reach(found.end, found.tail);
+            self.tree.reach_in(id, found.end, found.tail);
+            let replaced = file.header.replaces;
             end.previous = Some(PreviousFile {
-                file: id,
-                length: found.tail.length,
+                file: found.end.file,
+                length: replaced.map_or(found.tail.length, |replaced| replaced.length),
             });
         } else if found.fault.as_ref().is_none_or(|(_, is_damage)| !is_damage) {
             self.without_batches(&file.path);
@@ -301,7 +319,61 @@ fn has_data(path: &Path) -> io::Result<bool> {
 }
 
 impl ChainedFile {
+    /// The segments of an arranged file, as one batch that ends where the batches of the file ended
+    /// that it replaces. All of it was durable.
+    fn scan_arranged(
+        &self,
+        replaced: &ReplacedFile,
+        progress: &Arc<Progress>,
+    ) -> Result<FoundFile, StorageError> {
+        let fault = |error| StorageError::io("read", &self.path)(error);
+        let end = LogPosition {
+            file: replaced.file,
+            offset: replaced.length,
+            batch: replaced.next_batch,
+            chain: replaced.chain,
+        };
+        let scanner = LogScanner::of_file(&self.path, &self.header, replaced.arranged_length);
+        let mut scanner = scanner.map_err(fault)?.watched(progress);
+        let mut segments = Vec::new();
+        let stopped = loop {
+            match scanner.next_segment() {
+                Ok(Some(segment)) => segments.push(segment),
+                Ok(None) => break None,
+                Err(ScanError::Frame(error)) => break Some(error),
+                Err(ScanError::Io(error)) => return Err(fault(error)),
+            }
+        };
+        let tail = scanner.tail();
+        let error = |offset, kind| FormatError {
+            what: "arranged data file",
+            offset,
+            kind,
+        };
+        let needed = replaced.arranged_length;
+        let stopped = stopped.or_else(|| {
+            let available = scanner.end();
+            let kind = FormatErrorKind::Truncated { needed, available };
+            (tail.length < needed).then(|| error(tail.length, kind))
+        });
+        let stopped = stopped.or_else(|| {
+            let is_other = self.limit.is_some_and(|limit| limit != replaced.length);
+            let name = "length of the file before";
+            (is_other && !crate::sabotaged!("skip-chain"))
+                .then(|| error(92, FormatErrorKind::Order { name }))
+        });
+        Ok(FoundFile {
+            batches: vec![FoundBatch { segments, end }],
+            end,
+            tail,
+            fault: stopped.map(|error| (error, true)),
+        })
+    }
+
     fn scan(&self, progress: &Arc<Progress>) -> Result<FoundFile, StorageError> {
+        if let Some(replaced) = &self.header.replaces {
+            return self.scan_arranged(replaced, progress);
+        }
         let fault = |error| StorageError::io("read", &self.path)(error);
         let limit = self.limit.unwrap_or(u64::MAX);
         let scanner = match self.start {

@@ -10,6 +10,7 @@ mod leaf_file;
 mod log;
 mod parts;
 mod repairs;
+mod replaced;
 mod scan;
 
 use std::{
@@ -22,17 +23,19 @@ use storage_format::{
     DataFileId, FormatError, FormatErrorKind, LeafId, StorageId,
     data_file::DataFileHeader,
     index_part::Extent,
-    limits::DATA_FILE_COUNT_MAX,
-    log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
+    log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile, ReplacedFile},
     paths::{FileName, UNPUBLISHED_ENDING},
     repair_file::RepairFile,
 };
 
-use self::leaf_file::{LeafFound, LeafScan};
 pub(crate) use self::{
     arranged::{ArrangedFiles, arranged_files},
     repairs::{LogFiles, log_files, read_repairs},
     scan::{Scan, ScanThreads},
+};
+use self::{
+    leaf_file::{LeafFound, LeafScan},
+    replaced::Replacements,
 };
 use crate::{
     StorageError,
@@ -54,6 +57,7 @@ pub(crate) struct Recovered {
     pub(crate) arranged: Vec<PathBuf>,
     /// The repairs of the log that took effect.
     pub(crate) repairs: RepairFile,
+    replacements: Replacements,
 }
 
 /// The files in the folder of a storage.
@@ -71,8 +75,10 @@ struct DataFile {
     length: u64,
     /// Whether it is a file of the log; otherwise it is the file of a leaf, of format version 1.
     is_of_log: bool,
-    /// Whether it is a file of the log that was arranged.
+    /// Whether it is arranged, by a finalization.
     is_arranged: bool,
+    /// The file of the log that it replaces.
+    replaces: Option<ReplacedFile>,
 }
 
 impl DataFile {
@@ -87,13 +93,15 @@ impl DataFile {
             .map_err(StorageError::io("read", &path))?;
         // A damaged header must not turn a file of the log into that of a leaf, of which an empty
         // one is removed. Files of the log are numbered; ids of leaves are random.
-        let is_numbered = id.0 < u64::from(DATA_FILE_COUNT_MAX);
         let is_leaf = !is_without_magic(&DataFileHeader::decode(&start));
+        // An arranged file that no storage file names is removed, so one damaged bit must not turn
+        // a file of the log into one.
+        let header = LogFileHeader::decode_any(&start).ok();
+        let replaces = header.as_ref().and_then(|header| header.replaces);
         Ok(Self {
-            is_of_log: LogFileHeader::recognizes(&start) || (is_numbered && !is_leaf),
-            // An arranged file that no storage file names is removed, so one damaged bit must not
-            // turn a file of the log into one.
-            is_arranged: LogFileHeader::decode_any(&start).is_ok_and(|header| header.is_arranged),
+            is_of_log: LogFileHeader::recognizes(&start) || (id.is_numbered() && !is_leaf),
+            is_arranged: header.is_some_and(|header| header.is_arranged) && replaces.is_none(),
+            replaces: replaces.filter(|replaced| replaced.file.replacement() == Some(id)),
             path,
             length,
         })
@@ -130,25 +138,29 @@ impl Listing {
 
 /// Reads the tree of the storage in `folder`; blocks the thread.
 ///
-/// A torn tail has at most `torn_bytes_max` bytes; intact frames after that are not a torn tail but
-/// damage in the middle.
+/// `named` are the files that the storage file names. A torn tail has at most `torn_bytes_max`
+/// bytes; intact frames after that are not a torn tail but damage in the middle.
 pub(crate) fn recover(
     folder: &Path,
     storage: StorageId,
+    named: &[String],
     torn_bytes_max: u64,
     scan: &Scan,
 ) -> Result<Recovered, StorageError> {
     let mut listing = Listing::of(folder)?;
+    let (replacements, mut leftovers) = listing.take_replaced(named);
     let arranged = listing.take_arranged(storage);
     let repairs = read_repairs(folder, storage)?;
     let repairs = listing.take_effect(repairs);
+    leftovers.append(&mut listing.unpublished);
     let mut recovered = Recovered {
         tree: IndexTree::new(storage),
         damage: None,
         is_rebuilt: false,
-        leftovers: std::mem::take(&mut listing.unpublished),
+        leftovers,
         arranged,
         repairs,
+        replacements,
     };
     recovered.add_files(storage, listing, torn_bytes_max, scan)?;
     Ok(recovered)
@@ -164,13 +176,15 @@ pub(crate) fn rebuild(
     let scan = Scan::alone();
     let mut listing = Listing::of(folder)?;
     listing.retain_listed(names);
+    let (replacements, leftovers) = listing.take_replaced(names);
     let mut recovered = Recovered {
         tree: IndexTree::new(storage),
         damage: None,
         is_rebuilt: false,
-        leftovers: Vec::new(),
+        leftovers,
         arranged: Vec::new(),
         repairs: RepairFile::new(storage),
+        replacements,
     };
     if listing.data.values().any(|file| file.is_arranged) {
         recovered.add_arranged(storage, &listing, &scan)?;
@@ -225,6 +239,7 @@ impl Recovered {
         scan: &Scan,
     ) -> Result<(), StorageError> {
         self.add_parts(storage, listing.parts);
+        self.forget_partial();
         scan.progress.begin(0);
         self.add_leaf_files(storage, &listing.data, torn_bytes_max, scan)?;
         self.add_log(storage, &listing.data, scan)?;
@@ -356,10 +371,12 @@ impl Recovered {
             }));
         }
         let of_log = data.iter().filter(|(_, data)| data.is_of_log);
-        let last = of_log.map(|(file, _)| file.0.saturating_add(1)).max();
+        let of_log = of_log.map(|(&file, _)| file.replaced().unwrap_or(file));
+        let last = of_log.chain(self.replacements.last()).max();
+        let next = last.map_or(0, |last| last.0.saturating_add(1));
         let repaired = self.repairs.repairs.iter().map(|repair| repair.next_file);
         let repaired = repaired.max().unwrap_or(0);
-        end.next_file = end.next_file.max(last.unwrap_or(0)).max(repaired);
+        end.next_file = end.next_file.max(next).max(repaired);
         self.tree.set_recovered_log(end);
     }
 }

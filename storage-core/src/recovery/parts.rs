@@ -18,6 +18,7 @@ impl Recovered {
         for path in paths {
             match IndexPart::open(&path, storage) {
                 Ok(part) if is_void(&self.repairs, &part) => self.leftovers.push(path),
+                Ok(part) if self.replacements.are_gone(&part.footer) => self.leftovers.push(path),
                 Ok(part) => parts.push(part),
                 Err(error) => {
                     tracing::warn!(

@@ -50,6 +50,8 @@ pub(crate) struct LogFiles {
     pub(crate) parts: Vec<Arc<IndexPart>>,
     /// Whether there are data files of version 1.
     pub(crate) has_leaf_files: bool,
+    /// Whether arranged files replaced some of the log.
+    pub(crate) has_replaced_files: bool,
     /// The id of the next data file.
     pub(crate) next_file: u64,
     /// The repairs that took effect.
@@ -63,12 +65,21 @@ impl LogFiles {
     }
 }
 
-/// The files of the log of a storage that is not finalized; blocks the thread.
+/// The files of the log of a storage that is not finalized, whose storage file names the arranged
+/// files `named`; blocks the thread.
 ///
 /// # Errors
 /// When a file cannot be opened.
-pub(crate) fn log_files(folder: &Path, storage: StorageId) -> Result<LogFiles, StorageError> {
+pub(crate) fn log_files(
+    folder: &Path,
+    storage: StorageId,
+    named: &[String],
+) -> Result<LogFiles, StorageError> {
     let mut listing = Listing::of(folder)?;
+    let (replacements, _unused) = listing.take_replaced(named);
+    // What has the name of an arranged file, and is not in use, is not part of the log, even if its
+    // header is damaged.
+    listing.data.retain(|id, _| id.replaced().is_none());
     // Files that do not belong to the log keep their names, too.
     let all = listing.data.iter().filter(|(_, data)| data.is_of_log);
     let next_file = all.map(|(id, _)| id.0.saturating_add(1)).max();
@@ -77,7 +88,7 @@ pub(crate) fn log_files(folder: &Path, storage: StorageId) -> Result<LogFiles, S
     let repaired = repairs.repairs.iter().map(|repair| repair.next_file).max();
     let mut parts: Vec<_> = (listing.parts.iter())
         .filter_map(|path| IndexPart::open(path, storage).ok())
-        .filter(|part| !is_void(&repairs, part))
+        .filter(|part| !is_void(&repairs, part) && !replacements.are_gone(&part.footer))
         .map(Arc::new)
         .collect();
     parts.sort_by_key(|part| part.header.ordinal);
@@ -86,6 +97,8 @@ pub(crate) fn log_files(folder: &Path, storage: StorageId) -> Result<LogFiles, S
         headers: BTreeMap::new(),
         parts,
         has_leaf_files: listing.data.values().any(|data| !data.is_of_log),
+        // The storage file decides: a named file may be missing, or damaged.
+        has_replaced_files: !named.is_empty(),
         next_file: next_file.max(repaired).unwrap_or(0),
         repairs,
     };
@@ -104,8 +117,10 @@ impl Listing {
     /// Removes the data files that do not belong to the log since it was repaired; returns the
     /// repairs that took effect.
     pub(super) fn take_effect(&mut self, mut repairs: RepairFile) -> RepairFile {
+        let is_of_log = |id: DataFileId| id.replaced().is_none();
         let newest = self.data.iter().filter(|(_, data)| data.is_of_log);
-        let newest = newest.map(|(id, _)| id.0).max();
+        let newest = newest.map(|(&id, _)| id).filter(|&id| is_of_log(id));
+        let newest = newest.map(|id| id.0).max();
         repairs.repairs.retain(|repair| {
             let has_file = newest.is_some_and(|newest| newest >= repair.next_file);
             repair.copied_packets == 0 || has_file

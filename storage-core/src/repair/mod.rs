@@ -105,16 +105,18 @@ struct Damaged {
     salvaged: Salvaged,
 }
 
-/// Reads the log of the storage in `folder` past the page cache; blocks the thread.
+/// Reads the log of the storage in `folder` past the page cache; blocks the thread. `named` are the
+/// arranged files that its storage file names.
 ///
 /// # Errors
 /// When a file cannot be made durable or opened, or the work is cancelled.
 pub(crate) fn survey(
     folder: &Path,
     storage: StorageId,
+    named: &[String],
     progress: &Arc<Progress>,
 ) -> Result<Survey, StorageError> {
-    let mut files = log_files(folder, storage)?;
+    let mut files = log_files(folder, storage, named)?;
     let chain = chain(&files);
     // A file that is missing keeps its id.
     let last = chain.last().map_or(0, |file| file.id.0.saturating_add(1));
@@ -132,8 +134,9 @@ pub(crate) fn survey(
         whole: Whole::default(),
         damage: None,
     };
-    // A log that continues files of leaves cannot be read without them.
-    if survey.files.has_leaf_files {
+    // A log that continues files of leaves cannot be read without them, and the batches of files
+    // that arranged ones replaced are gone: recovery decides whether such a storage is whole.
+    if survey.files.has_leaf_files || survey.files.has_replaced_files {
         return Ok(survey);
     }
     let (whole, cut) = read(&survey.chain, progress)?;

@@ -343,7 +343,7 @@ impl Leaf {
 }
 
 /// Appends extents; those that continue the last one become a part of it.
-pub(super) fn extend_extents(extents: &mut Vec<Extent>, more: impl IntoIterator<Item = Extent>) {
+pub(crate) fn extend_extents(extents: &mut Vec<Extent>, more: impl IntoIterator<Item = Extent>) {
     for extent in more {
         let last = extents.last_mut();
         if !last.is_some_and(|last| last.append(&extent)) {

@@ -31,6 +31,7 @@ use storage_format::{
 pub use bases::LeafBases;
 pub(crate) use block_cache::BlockCache;
 use leaf::Live;
+pub(crate) use leaf::extend_extents;
 pub(crate) use leaf::{Leaf, PacketOrder, Segment, SegmentBody};
 pub(crate) use part::{IndexPart, PartBlock};
 pub(crate) use pin::FilePin;
@@ -291,10 +292,16 @@ impl IndexTree {
 
     /// Notes the end of a data file and of the log, when all packets before it are in the tree.
     pub(crate) fn reach(&mut self, position: LogPosition, tail: Tail) {
+        self.reach_in(position.file, position, tail);
+    }
+
+    /// As [`Self::reach`], when the packets before `position` are in `file`: another than that of
+    /// the position if it was replaced.
+    pub(crate) fn reach_in(&mut self, file: DataFileId, position: LogPosition, tail: Tail) {
         let before = self.position.map_or(0, |position| position.batch);
         assert!(position.batch >= before, "the end of a log only grows");
         self.position = Some(position);
-        self.set_file(position.file, tail);
+        self.set_file(file, tail);
     }
 
     /// Notes the end of a data file.
@@ -378,18 +385,54 @@ impl IndexTree {
             first_ordinal: ordinal,
             created,
         };
-        let files = self.files.iter();
-        let files = files.map(|(&file, tail)| DataFileEntry {
-            file,
-            length: tail.length,
-            checksum: tail.checksum,
-        });
         Some(Sealed {
             header,
             leaves,
-            files: files.collect(),
+            files: self.grown_files(),
             position: self.position,
         })
+    }
+
+    /// The data files that are longer than the parts say. So a part names the files that its
+    /// extents are in, and no others: what replaces a file need not change all later parts.
+    fn grown_files(&self) -> Vec<DataFileEntry> {
+        let mut known = HashMap::<DataFileId, u64>::new();
+        for entry in self.parts.iter().flat_map(|part| &part.footer.files) {
+            let length = known.entry(entry.file).or_default();
+            *length = entry.length.max(*length);
+        }
+        let grown = self.files.iter();
+        let grown = grown.filter(|(file, tail)| known.get(file) != Some(&tail.length));
+        let entry = |(&file, tail): (&DataFileId, &Tail)| DataFileEntry {
+            file,
+            length: tail.length,
+            checksum: tail.checksum,
+        };
+        grown.map(entry).collect()
+    }
+
+    /// Whether arranged files replaced files of the log.
+    pub(crate) fn has_replaced_files(&self) -> bool {
+        self.files.keys().any(|file| file.replaced().is_some())
+    }
+
+    /// Puts an arranged file into the place of a file of the log: `parts` replace those with the
+    /// same ordinals, and describe its packets there. Returns the parts and the pin from before:
+    /// `path` is removed when the last reader of the file has ended.
+    pub(crate) fn replace_file(
+        &mut self,
+        file: DataFileId,
+        by: (DataFileId, Tail),
+        parts: &[Arc<IndexPart>],
+        path: std::path::PathBuf,
+    ) -> (Vec<Arc<IndexPart>>, Arc<FilePin>) {
+        let before = parts.iter().flat_map(|part| self.parts_merged(part));
+        let before: Vec<_> = before.collect();
+        let known = self.files.remove(&file);
+        assert!(known.is_some(), "a file of the log is replaced once");
+        self.set_file(by.0, by.1);
+        let next = self.pin.replace_some(vec![path]);
+        (before, std::mem::replace(&mut self.pin, next))
     }
 
     /// Replaces the sealed segments by the part that contains them.

@@ -195,6 +195,46 @@ impl IndexPartBuilder {
         Ok(())
     }
 
+    /// Adds a leaf whose packets are in a block of another part, and whose bytes are in `extents`
+    /// now. After an error the builder is of no use.
+    ///
+    /// # Errors
+    /// When the block is impossible, or the extents are not those of its bytes.
+    pub fn add_moved(
+        &mut self,
+        block: &StoredBlock<'_>,
+        extents: &[Extent],
+    ) -> Result<(), FormatError> {
+        let entry = block.entry;
+        let fault = |name| {
+            let kind = FormatErrorKind::Order { name };
+            FormatError::new("index block", entry.block_offset, kind)
+        };
+        let start = self.bytes.len();
+        if !self.add_entries(block, &mut None)? {
+            return Err(fault("packets"));
+        }
+        let mut next = entry.covered.start;
+        for extent in extents {
+            if extent.leaf_offset != next {
+                return Err(fault("extents"));
+            }
+            next = extent.leaf_end();
+            self.bytes.extend_from_slice(&extent.encode());
+        }
+        let count = u32::try_from(extents.len()).unwrap_or(u32::MAX);
+        if next != entry.covered.end || count == 0 {
+            return Err(fault("extents"));
+        }
+        self.leaves.push(LeafEntry {
+            block_offset: self.taken.saturating_add(u64_of(start)),
+            block_extents: count,
+            block_checksum: crc32c(&self.bytes[start..]),
+            ..entry.clone()
+        });
+        Ok(())
+    }
+
     /// Adds the packets of a block; whether they follow the packet before.
     fn add_entries(
         &mut self,

@@ -21,13 +21,15 @@
 //! proof it is the torn end of the log.
 //!
 //! An arranged file has no batches: its segments follow the file header, one for each leaf.
+//! One that replaces a file of the log says in its header how the batches of that file began and
+//! ended, so the chain continues through it.
 
 mod batch_header;
 mod file_header;
 mod segment;
 
 pub use batch_header::{BATCH_HEADER_BYTES, BatchHeader, BatchLocation};
-pub use file_header::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile};
+pub use file_header::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile, ReplacedFile};
 pub use segment::{SEGMENT_HEADER_BYTES, SegmentHeader};
 
 /// Size of a block: files and batches begin at multiples of it, so no block is written twice.

@@ -16,6 +16,7 @@ fn file_header(is_arranged: bool) -> LogFileHeader {
         storage: storage(),
         file: FILE,
         is_arranged,
+        replaces: None,
         salt: SALT,
         created: 5,
         first_batch: 10,
