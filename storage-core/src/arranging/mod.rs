@@ -12,6 +12,8 @@
 //! read belong to the page cache; a leaf costs some hundred bytes, and the packets since the last
 //! part their entries.
 
+mod full_file;
+mod moving;
 mod output;
 mod resume;
 
@@ -28,11 +30,11 @@ use storage_format::{
     checksum_file::ChecksumFile,
     data_file::{HEADER_BYTES as LEAF_HEADER_BYTES, LeafPath},
     index_part::PacketEntry,
-    limits::DATA_FILE_COUNT_MAX,
     paths::FileName,
     storage_file::FileEntry,
 };
 
+pub(crate) use self::full_file::{Candidate, FullFile, LeafMaps};
 use self::output::Output;
 pub(crate) use self::resume::remove_arranged;
 use crate::{
@@ -287,21 +289,40 @@ fn scan_error(error: ScanError, place: &str) -> StorageError {
     }
 }
 
-/// Whether the leaves of a storage are scattered, or much of its log is padding.
+/// Whether the leaves of a storage are scattered, or much of its log is padding. A storage of which
+/// files were replaced is arranged file by file.
 fn pays(tree: &IndexTree) -> bool {
-    let leaf_bytes: u64 = tree.leaves().map(|leaf| leaf.tail.length).sum();
-    let file_bytes: u64 = tree.files().values().map(|tail| tail.length).sum();
     let leaves = tree.leaves().filter(|leaf| leaf.tail != Tail::default());
-    let leaf_count = leaves.count() as u64;
-    let runs = tree.run_count().max(1);
-    let is_scattered = leaf_count > 1
-        && runs > leaf_count
-        && leaf_bytes
-            .checked_div(runs)
-            .is_some_and(|run| run < RUN_BYTES_MIN);
-    let waste = file_bytes.saturating_sub(leaf_bytes);
-    let is_wasteful = runs > leaf_count && waste > leaf_bytes / WASTE_DIVISOR;
-    is_scattered || is_wasteful
+    let scatter = Scatter {
+        leaf_count: leaves.count() as u64,
+        leaf_bytes: tree.leaves().map(|leaf| leaf.tail.length).sum(),
+        file_bytes: tree.files().values().map(|tail| tail.length).sum(),
+        runs: tree.run_count().max(1),
+    };
+    !tree.has_replaced_files() && scatter.pays()
+}
+
+/// How the leaves lie in data files.
+#[derive(Debug, Clone, Copy, Default)]
+struct Scatter {
+    leaf_count: u64,
+    leaf_bytes: u64,
+    file_bytes: u64,
+    /// Runs of consecutive bytes of a leaf.
+    runs: u64,
+}
+
+impl Scatter {
+    /// Whether arranging the leaves is worth a copy.
+    fn pays(&self) -> bool {
+        let run_bytes = self.leaf_bytes.checked_div(self.runs);
+        let is_scattered = self.leaf_count > 1
+            && self.runs > self.leaf_count
+            && run_bytes.is_some_and(|run| run < RUN_BYTES_MIN);
+        let waste = self.file_bytes.saturating_sub(self.leaf_bytes);
+        let is_wasteful = self.runs > self.leaf_count && waste > self.leaf_bytes / WASTE_DIVISOR;
+        is_scattered || is_wasteful
+    }
 }
 
 /// The data files of a storage in groups of at most `bytes_max`, in the order in which the bytes
@@ -309,12 +330,11 @@ fn pays(tree: &IndexTree) -> bool {
 fn groups(tree: &IndexTree, bytes_max: u64) -> Vec<BTreeSet<DataFileId>> {
     let mut groups: Vec<BTreeSet<DataFileId>> = Vec::new();
     let mut bytes: u64 = 0;
-    let is_of_log = |file: DataFileId| file.0 < u64::from(DATA_FILE_COUNT_MAX);
     for of_log in [false, true] {
         for (&file, tail) in tree
             .files()
             .iter()
-            .filter(|(id, _)| is_of_log(**id) == of_log)
+            .filter(|(id, _)| id.is_of_log() == of_log)
         {
             bytes = bytes.saturating_add(tail.length);
             match groups.last_mut() {
