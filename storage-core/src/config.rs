@@ -64,6 +64,9 @@ pub struct EngineConfig {
     /// Bytes per second that arranging a storage, and checksums of its pieces, read at most; 0 for
     /// no limit.
     pub arranging_bytes_per_second_max: u64,
+    /// Bytes per second that arranging full files of open storages writes at most, of all storages
+    /// together; with 0, they are arranged when their storage is finalized.
+    pub full_file_arranging_bytes_per_second_max: u64,
     /// A log up to this many bytes that is not arranged is read for its checksums before the
     /// storage is FINALIZED, a longer one afterwards.
     pub checksums_at_once_bytes_max: u64,
@@ -118,6 +121,7 @@ impl EngineConfig {
             agent_in_flight_bytes_max: 32 << 20,
             packet_bytes_max: 64 << 20,
             arranging_bytes_per_second_max: 0,
+            full_file_arranging_bytes_per_second_max: 32 << 20,
             checksums_at_once_bytes_max: 64 << 20,
             tree_packet_count_max: 256 << 10,
             live_index_bytes_max: 64 << 20,

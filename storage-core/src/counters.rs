@@ -129,6 +129,10 @@ counters! {
     index_parts_merged: Counter,
     /// Merges of index parts that failed.
     index_merge_failures: Counter,
+    /// Full data files that were arranged while their storage was open.
+    files_arranged: Counter,
+    /// Attempts to arrange such a file that failed.
+    file_arranging_failures: Counter,
     /// Bytes of the live trees of all storages.
     live_index_bytes: Counter,
     /// Data files that are open for writing now.

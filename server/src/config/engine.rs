@@ -46,6 +46,8 @@ impl Config {
         engine.preallocation_bytes_max = storage.preallocation_bytes_max;
         engine.data_file_bytes_max = storage.data_file_bytes_max;
         engine.arranging_bytes_per_second_max = storage.arranging_bytes_per_second_max;
+        engine.full_file_arranging_bytes_per_second_max =
+            storage.full_file_arranging_bytes_per_second_max;
         engine.tree_packet_count_max = size(storage.live_index_packets_max);
         engine.live_index_bytes_max = storage.live_index_bytes_max;
         engine.live_index_age_max = Duration::from_secs(storage.live_index_seconds_max);

@@ -76,6 +76,12 @@ const LIMITS: &[(&str, &str, i64, i64)] = &[
     ("storage", "preallocation_bytes_max", 0, TIB),
     ("storage", "data_file_bytes_max", 65_536, TIB),
     ("storage", "arranging_bytes_per_second_max", 0, TIB),
+    (
+        "storage",
+        "full_file_arranging_bytes_per_second_max",
+        0,
+        TIB,
+    ),
     ("storage", "live_index_packets_max", 1, GIB),
     ("storage", "live_index_bytes_max", 1, TIB),
     ("storage", "live_index_seconds_max", 0, YEAR_SECONDS),

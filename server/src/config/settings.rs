@@ -275,6 +275,9 @@ pub struct StorageConfig {
     /// Bytes per second at which finalization arranges a storage, or reads it for its checksums
     /// afterwards; 0 = no limit.
     pub arranging_bytes_per_second_max: u64,
+    /// Bytes per second at which full data files of open storages are arranged, all storages
+    /// together; 0 = they are arranged when their storage is finalized.
+    pub full_file_arranging_bytes_per_second_max: u64,
     /// Packets in the live index of a storage before an index part is written.
     pub live_index_packets_max: u64,
     /// Memory for the live indexes of all storages.
@@ -359,6 +362,7 @@ impl Default for StorageConfig {
             preallocation_bytes_max: 64 << 20,
             data_file_bytes_max: 1 << 30,
             arranging_bytes_per_second_max: 0,
+            full_file_arranging_bytes_per_second_max: 32 << 20,
             live_index_packets_max: 256 << 10,
             live_index_bytes_max: 64 << 20,
             live_index_seconds_max: 60,

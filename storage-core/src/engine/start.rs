@@ -397,6 +397,7 @@ fn prepare(
         )),
         missing_checksums: Arc::<MissingChecksums>::default(),
         merges: Arc::new(Semaphore::new(1)),
+        arrangings: Arc::new(Semaphore::new(1)),
         is_stopping: Arc::default(),
         droppable: Arc::new(Droppable::new(
             config.in_flight_bytes_max,

@@ -266,11 +266,19 @@ impl<B: BlockIo> Channel<B> {
             let repaired = std::mem::take(&mut log.end.repaired);
             log.end.uncut.extend(repaired);
             writer.cut_recovered(&mut log.end).await?;
+            // The files of a log that has ended may be replaced by arranged ones: if it continues,
+            // then in a new file.
+            if let Some(ClosedFile { id, tail, .. }) = closed.take() {
+                log.end.previous = Some(PreviousFile {
+                    file: id,
+                    length: tail.length,
+                });
+            }
         }
         let Some(open) = &log.file else {
             return Ok(());
         };
-        let may_continue = !writer.is_full(open) && open.tail.length > 0;
+        let may_continue = !finishes && !writer.is_full(open) && open.tail.length > 0;
         let file = ClosedFile {
             id: open.id,
             salt: open.salt,

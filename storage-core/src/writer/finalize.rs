@@ -27,6 +27,7 @@ use crate::{
     io_thread::{IoThreadError, Tail},
     progress::Pace,
     storage::Storage,
+    tree::IndexTree,
 };
 
 impl Writer {
@@ -78,9 +79,16 @@ impl Writer {
         &mut self,
         progress: &Arc<Progress>,
     ) -> Result<(StorageFile, Option<Arranged>), StorageError> {
-        let (mut files, next_file) = self.finish_data_files().await?;
+        let next_file = self.finish_data_files().await?;
         crate::fault_point!(async "finalize.files_ended");
-        let arranged = self.arrange(next_file, progress).await?;
+        let arranged = if self.has_replaced_files() {
+            self.flush_now().await?;
+            self.arrange_rest(progress).await?;
+            None
+        } else {
+            self.arrange(next_file, progress).await?
+        };
+        let mut files = self.data_files()?;
         let (totals, checksums) = match &arranged {
             Some(arranged) => {
                 files = arranged.files.clone();
@@ -220,13 +228,23 @@ impl Writer {
         }
     }
 
-    /// Truncates and syncs every data file; also returns the id that a next one would have.
-    async fn finish_data_files(&mut self) -> Result<(Vec<FileEntry>, u64), StorageError> {
+    /// Whether files of the storage were arranged while it was open.
+    fn has_replaced_files(&self) -> bool {
+        let tree = self.storage.tree.read();
+        tree.as_ref().is_some_and(IndexTree::has_replaced_files)
+    }
+
+    /// Truncates and syncs every data file; returns the id that a next one would have.
+    async fn finish_data_files(&mut self) -> Result<u64, StorageError> {
         let finished = self.services.io_thread.finish(Arc::clone(&self.log)).await;
-        let next_file = match finished {
-            Ok(next_file) => next_file,
-            Err(error) => return Err(self.finish_refused(error).await),
-        };
+        match finished {
+            Ok(next_file) => Ok(next_file),
+            Err(error) => Err(self.finish_refused(error).await),
+        }
+    }
+
+    /// Length and checksum of every data file.
+    fn data_files(&self) -> Result<Vec<FileEntry>, StorageError> {
         let files = match &*self.storage.tree.read() {
             Some(tree) => tree.files().clone(),
             None => return Err(StorageError::Stopping),
@@ -237,7 +255,7 @@ impl Writer {
             length: tail.length,
             checksum: tail.checksum,
         };
-        Ok((files.into_iter().map(entry).collect(), next_file))
+        Ok(files.into_iter().map(entry).collect())
     }
 
     async fn finish_refused(&mut self, error: IoThreadError) -> StorageError {

@@ -205,6 +205,7 @@ impl Writer {
                 tree.part_written(&Arc::new(part));
                 self.services.counters.index_parts.add(1);
                 self.merge_times.parts_changed();
+                self.arrange_times.parts_changed();
                 self.flush_times.written(tree.live_bytes());
                 Ok(())
             }

@@ -90,7 +90,8 @@ impl Writer {
     /// Starts a merge when there are enough index parts of similar size.
     pub(super) fn merge_when_due(&mut self) {
         let times = &mut self.merge_times;
-        let can_merge = self.merging.is_none() && times.retry.is_none();
+        let is_busy = self.merging.is_some() || self.arranging.is_some();
+        let can_merge = !is_busy && times.retry.is_none();
         if !times.is_open || !can_merge || self.storage.poison.is_set() {
             return;
         }
@@ -113,6 +114,8 @@ impl Writer {
     pub(super) fn on_merged(&mut self, merged: Merged) {
         self.merging = None;
         self.merge_times.is_open = true;
+        self.arrange_times.is_turn_of_file = true;
+        self.arrange_times.parts_changed();
         match merged {
             Ok(None) => {}
             Ok(Some(part)) => {

@@ -7,6 +7,7 @@
 //! the order of their sequence, and a log becomes durable in its order, so the durable packets of a
 //! stream are always a prefix of what its producer sent.
 
+mod arrange;
 mod complete;
 mod finalize;
 mod flush;
@@ -43,6 +44,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 pub(crate) use message::{FinalizeReply, WriterMessage};
 
 use self::{
+    arrange::{ArrangeTimes, Arranging},
     flush::{FlushTimes, Flushed},
     group::{Arriving, Group, Reply},
     merge::{MergeTimes, Merged},
@@ -87,6 +89,8 @@ pub(crate) struct Services {
     pub(crate) missing_checksums: Arc<MissingChecksums>,
     /// The turns of storages whose index parts are merged.
     pub(crate) merges: Arc<Semaphore>,
+    /// The turns of storages of which full files are arranged.
+    pub(crate) arrangings: Arc<Semaphore>,
     /// Set when the engine stops: finalizations end, and the next start continues them.
     pub(crate) is_stopping: Arc<AtomicBool>,
 }
@@ -147,8 +151,10 @@ pub(crate) struct Writer {
     flush_times: FlushTimes,
     merging: Option<Boxed<Merged>>,
     merge_times: MergeTimes,
-    /// Removals of the files of merged parts.
+    /// Removals of replaced index parts and data files.
     removing: tokio::task::JoinSet<()>,
+    arranging: Option<Boxed<Arranging>>,
+    arrange_times: ArrangeTimes,
     has_failed: bool,
 }
 
@@ -208,6 +214,8 @@ impl Writer {
             merging: None,
             merge_times: MergeTimes::default(),
             removing: tokio::task::JoinSet::new(),
+            arranging: None,
+            arrange_times: ArrangeTimes::default(),
             has_failed: false,
         };
         *storage.writer.write() = Some(messages);
@@ -241,7 +249,7 @@ impl Writer {
     ) {
         let lane = Arc::clone(&self.storage.lane);
         self.flush_when_due();
-        self.merge_when_due();
+        self.tidy_when_due();
         loop {
             if ending.is_some() && self.is_drained() {
                 if self.end(ending).await.is_break() {
@@ -264,6 +272,8 @@ impl Writer {
                 () = self.flush_times.due(), if self.flushing.is_none() => {}
                 merged = merge::wait(&mut self.merging) => self.on_merged(merged),
                 () = self.merge_times.due() => {}
+                arranged = arrange::wait(&mut self.arranging) => self.on_arranged(arranged),
+                () = self.arrange_times.due() => {}
                 () = lane.wake.notified(), if ending.is_none() => {}
                 message = inbox.recv(), if is_accepting => {
                     match self.on_message(message).await {
@@ -277,7 +287,7 @@ impl Writer {
             }
             self.flush_when_due();
             if ending.is_none() {
-                self.merge_when_due();
+                self.tidy_when_due();
             }
         }
     }
@@ -291,6 +301,7 @@ impl Writer {
             let scope = Scope::within(&self.services.tracer, Cause::Finalize);
             let progress = Arc::clone(&reply.progress);
             let result = scope.around(self.finalize(&progress)).await;
+            self.parts_removed().await;
             let is_done = result.is_ok();
             if let Some(Ending::Finalize(reply)) = ending.take() {
                 reply.send(result);
@@ -377,12 +388,14 @@ impl Writer {
             Some(WriterMessage::Stop { reply }) => Ending::Stop(reply),
             Some(WriterMessage::Delete { to, reply }) => {
                 self.cancel_merge();
+                self.cancel_arranging();
                 self.services.droppable.close(&self.storage.lane);
                 return ControlFlow::Continue(Some(Ending::Delete(to, reply)));
             }
             None => return ControlFlow::Break(()),
         };
         self.cancel_merge();
+        self.cancel_arranging();
         // Packets that were accepted before are still written; nothing is accepted after this.
         self.services.droppable.close(&self.storage.lane);
         self.take_droppable(true).await;
@@ -403,6 +416,7 @@ impl Writer {
             && self.finding.is_empty()
             && self.flushing.is_none()
             && self.merging.is_none()
+            && self.arranging.is_none()
     }
 
     fn new_id(&mut self) -> u64 {

@@ -48,6 +48,18 @@ fn part(bytes: &[u8], world: &World) -> (u64, Vec<(String, u64)>) {
     (header.ordinal, files.collect())
 }
 
+/// The length of each data file that an index part or one before it describes.
+fn described(left: &Written, last: usize, world: &World) -> Vec<(String, u64)> {
+    let parts = left.parts[..=last].iter();
+    let files = parts.flat_map(|name| part(&left.files[name], world).1);
+    let mut longest = BTreeMap::new();
+    for (name, length) in files {
+        let known: &mut u64 = longest.entry(name).or_default();
+        *known = length.max(*known);
+    }
+    longest.into_iter().collect()
+}
+
 /// What an interrupted finalization had written.
 struct Written {
     /// Data files and index parts, in the order in which they were written.
@@ -130,7 +142,7 @@ async fn an_interrupted_finalization_is_continued() {
     check_continued(|left, _| left.data.len()).await;
     // The last data files are not in an index part yet, and one has a part of its bytes.
     check_continued(|left, world| {
-        let described = part(&left.files[&left.parts[1]], world).1;
+        let described = described(left, 1, world);
         for name in &left.parts[2..] {
             left.files.remove(name);
         }
@@ -145,7 +157,7 @@ async fn an_interrupted_finalization_is_continued() {
     .await;
     // Bytes after those that an index part describes are cut.
     check_continued(|left, world| {
-        let described = part(&left.files[&left.parts[1]], world).1;
+        let described = described(left, 1, world);
         for name in &left.parts[2..] {
             left.files.remove(name);
         }
@@ -164,7 +176,7 @@ async fn an_interrupted_finalization_is_continued() {
     .await;
     // A part in the middle is missing.
     check_continued(|left, world| {
-        let described = part(&left.files[&left.parts[0]], world).1;
+        let described = described(left, 0, world);
         let missing = left.parts[1].clone();
         left.files.remove(&missing);
         for (name, length) in &described {

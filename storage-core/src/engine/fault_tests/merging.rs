@@ -51,6 +51,7 @@ impl World {
             storage: self.storage,
             folder,
             acknowledged: self.acknowledged.clone(),
+            arranges: false,
         }
     }
 

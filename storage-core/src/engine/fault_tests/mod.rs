@@ -38,6 +38,8 @@ struct World {
     folder: tempfile::TempDir,
     /// Sequences that were acknowledged, by stream.
     acknowledged: BTreeMap<&'static str, u64>,
+    /// Whether full files are arranged in the background.
+    arranges: bool,
 }
 
 const STREAMS: [&str; 2] = ["one", "two"];
@@ -51,6 +53,7 @@ fn config(folder: &std::path::Path) -> EngineConfig {
     config.io = IoChoice::Blocking;
     config.disk_low.stop_free_bytes = 0;
     config.disk_low.stop_free_ratio = 0.0;
+    config.full_file_arranging_bytes_per_second_max = 0;
     config
 }
 
@@ -58,6 +61,12 @@ fn small_files(config: &mut EngineConfig) {
     config.data_file_bytes_max = 24 << 10;
     config.tree_packet_count_max = 8;
     config.index_merge_count = 3;
+}
+
+/// As [`small_files`]; full files are arranged in the background.
+fn arranged_files(config: &mut EngineConfig) {
+    small_files(config);
+    config.full_file_arranging_bytes_per_second_max = 1 << 40;
 }
 
 /// A folder in memory if there is one: a test that injects every fault syncs thousands of times.
@@ -188,6 +197,7 @@ impl World {
         let mut config = config(folder.path());
         config.faults = Some(Arc::clone(&plan));
         change(&mut config);
+        let arranges = config.full_file_arranging_bytes_per_second_max > 0;
         let engine = Engine::open(config).await.unwrap();
         plan.cover(folder.path());
         let spec = AgentSpec {
@@ -224,6 +234,16 @@ impl World {
             storage,
             folder,
             acknowledged: BTreeMap::new(),
+            arranges,
+        }
+    }
+
+    /// Changes a configuration to the one of the storage.
+    fn small_files(&self, config: &mut EngineConfig) {
+        if self.arranges {
+            arranged_files(config);
+        } else {
+            small_files(config);
         }
     }
 
@@ -336,7 +356,7 @@ impl World {
         };
         check_copies(copy.path());
         let mut config = config(copy.path());
-        small_files(&mut config);
+        self.small_files(&mut config);
         let engine = Engine::open(config).await.unwrap();
         let state = self.check_recovered(&engine).await;
         engine.shutdown().await.unwrap();

@@ -1,0 +1,370 @@
+//! Arranges full files of the log in the background.
+
+use std::{collections::BTreeSet, path::Path, pin::Pin, sync::Arc, time::Duration};
+
+use io_trace::{Cause, Scope};
+use storage_format::{
+    DataFileId,
+    paths::FileName,
+    storage_file::{StorageFile, StorageState},
+};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::{Boxed, Services, Writer};
+use crate::{
+    Progress, StorageError,
+    arranging::{Candidate, FullFile, LeafMaps},
+    progress::Pace,
+    state::accepts_packets,
+    storage::Storage,
+    traced::on_thread,
+};
+
+/// Delay of the next attempt after one failed; each failure doubles it.
+const RETRY_AFTER: Duration = if cfg!(test) {
+    Duration::from_millis(5)
+} else {
+    Duration::from_secs(10)
+};
+/// Longest delay, as a power of two of the first.
+const RETRY_DOUBLED_MAX: u32 = 8;
+/// How often a storage looks whether it is its turn.
+const TURN_AFTER: Duration = if cfg!(test) {
+    Duration::from_millis(1)
+} else {
+    Duration::from_secs(1)
+};
+/// A file of at least this part of the largest size is full: 1/2. Smaller ones, after which the
+/// server was started again, are arranged when the storage is finalized.
+const FULL_DIVISOR: u64 = 2;
+
+/// How arranging a file ended.
+pub(super) enum FileArranged {
+    /// The storage file names the arranged file.
+    Done(FullFile),
+    /// It does not pay, or the file is damaged: it stays as it is.
+    Kept,
+    /// It was cancelled, or failed; nothing remains of it.
+    Undone(StorageError),
+    /// It is not known whether the storage file on the disk names the arranged file. All files stay
+    /// until the next start.
+    Unknown(StorageError),
+}
+
+pub(super) type Arranging = (DataFileId, FileArranged);
+
+/// Waits for the file that is being arranged; forever if there is none.
+pub(super) async fn wait(arranging: &mut Option<Boxed<Arranging>>) -> Arranging {
+    match arranging {
+        Some(arranged) => arranged.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Cancels the work when the writer ends.
+#[derive(Debug, Default)]
+struct CancelledOnDrop(Arc<Progress>);
+
+impl Drop for CancelledOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// When full files are arranged.
+#[derive(Debug)]
+pub(super) struct ArrangeTimes {
+    /// Whether there may be a file to arrange.
+    is_open: bool,
+    failures: u32,
+    retry: Option<Pin<Box<Sleep>>>,
+    progress: CancelledOnDrop,
+    /// Files that stay as they are.
+    kept: BTreeSet<DataFileId>,
+    /// No file is arranged before the next start.
+    is_over: bool,
+    /// Whether it is the turn of a file, and not of a merge of index parts.
+    pub(super) is_turn_of_file: bool,
+}
+
+impl Default for ArrangeTimes {
+    fn default() -> Self {
+        Self {
+            is_open: true,
+            failures: 0,
+            retry: None,
+            progress: CancelledOnDrop::default(),
+            kept: BTreeSet::new(),
+            is_over: false,
+            is_turn_of_file: true,
+        }
+    }
+}
+
+impl ArrangeTimes {
+    /// Waits until an attempt is due.
+    pub(super) async fn due(&mut self) {
+        match &mut self.retry {
+            Some(retry) => retry.await,
+            None => std::future::pending().await,
+        }
+        self.retry = None;
+    }
+
+    /// Notes that the parts of the storage changed.
+    pub(super) fn parts_changed(&mut self) {
+        self.is_open = true;
+    }
+
+    fn try_again(&mut self, delay: Duration) {
+        self.is_open = true;
+        let at = Instant::now().checked_add(delay);
+        self.retry = at.map(|at| Box::pin(sleep_until(at)));
+    }
+
+    fn failed(&mut self) {
+        let delay = RETRY_AFTER.saturating_mul(1 << self.failures.min(RETRY_DOUBLED_MAX));
+        self.failures = self.failures.saturating_add(1);
+        self.try_again(delay);
+    }
+}
+
+impl Writer {
+    /// Starts a merge of index parts or the arranging of a file; they take turns, because both
+    /// replace parts.
+    pub(super) fn tidy_when_due(&mut self) {
+        if self.arrange_times.is_turn_of_file {
+            self.arrange_when_due();
+            self.merge_when_due();
+        } else {
+            self.merge_when_due();
+            self.arrange_when_due();
+        }
+    }
+
+    /// Starts to arrange a full file that the index parts describe.
+    fn arrange_when_due(&mut self) {
+        let config = &self.services.config;
+        let rate = config.full_file_arranging_bytes_per_second_max;
+        let bytes_min = config.data_file_bytes_max / FULL_DIVISOR;
+        let times = &mut self.arrange_times;
+        let is_waiting = !times.is_open || times.is_over || times.retry.is_some();
+        // A cut file has to stay as the repair file says it is.
+        let is_repaired = !self.storage.repairs().repairs.is_empty();
+        let is_busy = self.arranging.is_some() || self.merging.is_some();
+        if rate == 0 || is_waiting || is_busy || is_repaired || self.storage.poison.is_set() {
+            return;
+        }
+        times.is_open = false;
+        let is_wanted = |file| !times.kept.contains(&file);
+        let Some(candidate) = candidate_of(&self.storage, bytes_min, false, is_wanted) else {
+            return;
+        };
+        let Ok(turn) = Arc::clone(&self.services.arrangings).try_acquire_owned() else {
+            times.try_again(TURN_AFTER);
+            return;
+        };
+        let progress = Arc::<Progress>::default();
+        times.progress = CancelledOnDrop(Arc::clone(&progress));
+        let pace = Pace::new(&progress, rate);
+        let (storage, services) = (Arc::clone(&self.storage), self.services.clone());
+        let work = async move {
+            let _turn = turn;
+            (
+                candidate.file,
+                arrange(&storage, &services, candidate, pace).await,
+            )
+        };
+        let scope = Scope::within(&self.services.tracer, Cause::Flush);
+        self.arranging = Some(Box::pin(scope.around(work)));
+    }
+
+    /// Lets the arranging of a file end soon; its outcome still comes.
+    pub(super) fn cancel_arranging(&self) {
+        self.arrange_times.progress.0.cancel();
+    }
+
+    pub(super) fn on_arranged(&mut self, (file, arranged): Arranging) {
+        self.arranging = None;
+        let times = &mut self.arrange_times;
+        times.is_open = true;
+        times.is_turn_of_file = false;
+        match arranged {
+            FileArranged::Done(full) => {
+                times.failures = 0;
+                self.replace_file(full);
+            }
+            FileArranged::Kept => drop(times.kept.insert(file)),
+            FileArranged::Undone(StorageError::Cancelled) => {}
+            FileArranged::Undone(error) => {
+                self.services.counters.file_arranging_failures.add(1);
+                times.failed();
+                tracing::warn!(
+                    %error, storage = %self.storage.id, %file,
+                    "a full data file cannot be arranged; it is arranged later"
+                );
+            }
+            FileArranged::Unknown(error) => {
+                self.services.counters.file_arranging_failures.add(1);
+                times.is_over = true;
+                tracing::warn!(
+                    %error, storage = %self.storage.id, %file,
+                    "a data file was arranged, but the storage file could not be written; no more \
+                     files of the storage are arranged before the next start"
+                );
+            }
+        }
+    }
+
+    /// Makes an arranged file, which the storage file names, one of the storage.
+    fn replace_file(&mut self, full: FullFile) {
+        let path = self.storage.path(&FileName::Data(full.file));
+        let replaced = match &mut *self.storage.tree.write() {
+            Some(tree) => tree.replace_file(full.file, full.by, &full.parts, path),
+            None => return,
+        };
+        self.services.counters.files_arranged.add(1);
+        self.merge_times.parts_changed();
+        tracing::debug!(
+            storage = %self.storage.id, file = %full.file, by = %full.by.0,
+            "a full data file was arranged"
+        );
+        replaced.0.iter().for_each(|part| part.replace());
+        // The last reader removes the files; often that is this.
+        self.removing.spawn_blocking(move || drop(replaced));
+        while self.removing.try_join_next().is_some() {}
+    }
+
+    /// Arranges what is left of a storage of which files were arranged while it was open, file by
+    /// file; its log has ended.
+    ///
+    /// # Errors
+    /// When it is cancelled.
+    pub(super) async fn arrange_rest(
+        &mut self,
+        progress: &Arc<Progress>,
+    ) -> Result<(), StorageError> {
+        let rate = self.services.config.arranging_bytes_per_second_max;
+        let mut kept = BTreeSet::new();
+        progress.begin(self.unarranged_bytes());
+        loop {
+            let is_wanted = |file| !kept.contains(&file);
+            let Some(candidate) = candidate_of(&self.storage, 0, true, is_wanted) else {
+                return Ok(());
+            };
+            let file = candidate.file;
+            let pace = Pace::new(progress, rate);
+            match arrange(&self.storage, &self.services, candidate, pace).await {
+                FileArranged::Done(full) => self.replace_file(full),
+                FileArranged::Kept => drop(kept.insert(file)),
+                FileArranged::Undone(StorageError::Cancelled) => {
+                    return Err(StorageError::Cancelled);
+                }
+                FileArranged::Undone(error) | FileArranged::Unknown(error) => {
+                    tracing::warn!(
+                        %error, storage = %self.storage.id, %file,
+                        "a data file is not arranged by stream; the storage is finalized as it is"
+                    );
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn unarranged_bytes(&self) -> u64 {
+        let tree = self.storage.tree.read();
+        let files = tree.iter().flat_map(|tree| tree.files());
+        let log = files.filter(|(file, _)| file.is_of_log());
+        log.fold(0, |sum: u64, (_, tail)| sum.saturating_add(tail.length))
+    }
+}
+
+fn candidate_of(
+    storage: &Arc<Storage>,
+    bytes_min: u64,
+    has_ended: bool,
+    is_wanted: impl Fn(DataFileId) -> bool,
+) -> Option<Candidate> {
+    let of = Arc::clone(storage);
+    let maps: LeafMaps = Arc::new(move |leaf, range| of.leaf_map(leaf, &range));
+    let tree = storage.tree.read();
+    let folder: &Path = &storage.folder;
+    Candidate::of(
+        tree.as_ref()?,
+        (folder, maps),
+        bytes_min,
+        has_ended,
+        is_wanted,
+    )
+}
+
+/// Arranges a file, and names the new one in the storage file.
+async fn arrange(
+    storage: &Arc<Storage>,
+    services: &Services,
+    candidate: Candidate,
+    pace: Pace,
+) -> FileArranged {
+    let space = Arc::clone(&services.space);
+    let make = move || {
+        let Some(plan) = candidate.plan()? else {
+            return Ok(None);
+        };
+        space.check_room(plan.bytes())?;
+        plan.run(pace).map(Some)
+    };
+    let made = on_thread(io_trace::current(), make).await;
+    let full = match made.unwrap_or(Err(StorageError::Stopping)) {
+        Ok(Some(full)) => full,
+        Ok(None) => return FileArranged::Kept,
+        Err(error @ StorageError::Damaged { .. }) => {
+            tracing::error!(
+                %error, storage = %storage.id,
+                "a full data file is damaged and is not arranged; verify the storage"
+            );
+            return FileArranged::Kept;
+        }
+        Err(error) => return FileArranged::Undone(error),
+    };
+    // A task of its own: the writer changes the storage file, too, and must not wait for a change
+    // that goes on only when the writer waits for it.
+    let naming = name_file(Arc::clone(storage), services.clone(), full);
+    let task = match io_trace::current() {
+        Some(scope) => tokio::spawn(scope.around(naming)),
+        None => tokio::spawn(naming),
+    };
+    let named = task.await;
+    named.unwrap_or(FileArranged::Unknown(StorageError::Stopping))
+}
+
+/// Names an arranged file in the storage file, or removes it.
+async fn name_file(storage: Arc<Storage>, services: Services, full: FullFile) -> FileArranged {
+    let mut is_tried = false;
+    let name = |file: &mut StorageFile| {
+        let is_written = accepts_packets(file.state) || file.state == StorageState::Finalizing;
+        if !is_written {
+            return Err(storage.wrong_state("arranging", "OPEN"));
+        }
+        file.files.retain(|listed| listed.name != full.entry.name);
+        if !crate::sabotaged!("skip-naming") {
+            file.files.push(full.entry.clone());
+        }
+        file.files.sort_by(|a, b| a.name.cmp(&b.name));
+        is_tried = true;
+        Ok(())
+    };
+    let Services {
+        io_thread, catalog, ..
+    } = &services;
+    let Err(error) = storage.change(io_thread, catalog, name).await else {
+        crate::fault_point!(async "arrange.file_named");
+        return FileArranged::Done(full);
+    };
+    // Once the storage file is as it was, nobody has read the name.
+    let is_undone = !is_tried || storage.change(io_thread, catalog, |_| Ok(())).await.is_ok();
+    if !is_undone {
+        return FileArranged::Unknown(error);
+    }
+    let _ = on_thread(io_trace::current(), move || full.remove()).await;
+    FileArranged::Undone(error)
+}
