@@ -54,7 +54,8 @@ pub(crate) fn wait_for_state(api: &mut Api, storage: &str, state: &str) {
 fn a_finalization_is_cancelled_and_continues_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let slow = Settings::with_config(
-        "[storage]\narranging_bytes_per_second_max = 1\ndata_file_bytes_max = 65536\n",
+        "[storage]\narranging_bytes_per_second_max = 1\ndata_file_bytes_max = 65536\n\
+         full_file_arranging_bytes_per_second_max = 0\n",
     );
     let mut server = Server::start(folder.path(), &slow);
     let mut api = server.api();
@@ -90,7 +91,8 @@ fn a_finalization_is_cancelled_and_continues_after_a_kill() {
 fn a_stop_does_not_wait_for_a_finalization() {
     let folder = tempfile::tempdir().unwrap();
     let slow = Settings::with_config(
-        "[storage]\narranging_bytes_per_second_max = 1\ndata_file_bytes_max = 65536\n",
+        "[storage]\narranging_bytes_per_second_max = 1\ndata_file_bytes_max = 65536\n\
+         full_file_arranging_bytes_per_second_max = 0\n",
     );
     let mut server = Server::start(folder.path(), &slow);
     let mut api = server.api();

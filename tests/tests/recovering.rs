@@ -210,7 +210,8 @@ fn a_stop_and_a_kill_during_recovery_lose_nothing() {
 
 #[test]
 fn an_interrupted_finalization_continues_when_its_storage_is_recovered() {
-    let config = "arranging_bytes_per_second_max = 1\ndata_file_bytes_max = 65536\n";
+    let config = "arranging_bytes_per_second_max = 1\ndata_file_bytes_max = 65536\n\
+                  full_file_arranging_bytes_per_second_max = 0\n";
     let mut setting = Setting::with_config(config, |api, slow| {
         finalization::push(api, slow, 0..20);
         finalization::begin(api, slow);

@@ -91,6 +91,10 @@ const SABOTAGES: &[Sabotage] = &[
         found_by: FoundBy::Tests(&["--lib"], "fault_tests::arranging"),
     },
     Sabotage {
+        name: "skip-naming",
+        found_by: FoundBy::Tests(&["--lib"], "fault_tests::full_files"),
+    },
+    Sabotage {
         name: "skip-chain",
         found_by: FoundBy::Tests(&["--test", "log"], "earlier_use"),
     },

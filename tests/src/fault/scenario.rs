@@ -113,7 +113,11 @@ const TWO_RIGHT: Step = call("PUT", "/agents/two/streams/right", ZSTD, &[200, 20
 /// Index parts and data files are small, so that a few packets need several of each.
 const SMALL: &str = "[storage]\npreallocation_bytes_max = 1048576\nlive_index_packets_max = 4\n\
                      data_file_bytes_max = 65536\ndisk_stop_free_bytes = 0\n\
-                     disk_stop_free_percent = 0\n";
+                     disk_stop_free_percent = 0\nfull_file_arranging_bytes_per_second_max = 0\n";
+/// The same; full files are arranged while their storage is open.
+const SMALL_AND_ARRANGED: &str = "[storage]\npreallocation_bytes_max = 1048576\n\
+                                  live_index_packets_max = 4\ndata_file_bytes_max = 65536\n\
+                                  disk_stop_free_bytes = 0\ndisk_stop_free_percent = 0\n";
 const PLAIN: &str = "[storage]\ndisk_stop_free_bytes = 0\ndisk_stop_free_percent = 0\n";
 
 pub(super) const SCENARIOS: &[Scenario] = &[
@@ -201,6 +205,27 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             push("in", "one", "left", 12, 3),
         ],
         steps: &[call("POST", "/storages/{in}/finalize", "", &[200]), CRASH],
+    },
+    Scenario {
+        name: "full files",
+        config: SMALL_AND_ARRANGED,
+        setup: &[
+            create("in"),
+            ONE,
+            TWO,
+            ONE_LEFT,
+            TWO_RIGHT,
+            push("in", "one", "left", 0, 6),
+            push("in", "two", "right", 0, 3),
+        ],
+        steps: &[
+            push("in", "one", "left", 6, 12),
+            push("in", "two", "right", 3, 9),
+            CRASH,
+            push("in", "one", "left", 18, 12),
+            call("POST", "/storages/{in}/finalize", "", &[200]),
+            CRASH,
+        ],
     },
     Scenario {
         name: "import",

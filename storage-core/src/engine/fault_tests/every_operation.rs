@@ -5,8 +5,11 @@ use std::ops::Range;
 use rustix::io::Errno;
 use storage_format::storage_file::StorageState;
 
-use super::World;
-use crate::io::faulty::{Fault, Operation};
+use super::{World, arranged_files, small_files};
+use crate::{
+    EngineConfig,
+    io::faulty::{Fault, Operation},
+};
 
 const OPERATIONS: [Operation; 8] = [
     Operation::Open,
@@ -40,9 +43,14 @@ fn may_fail(operation: Operation, errno: Errno) -> bool {
 }
 
 /// Runs the workload while some operations fail; returns whether one did.
-async fn check_fault(operation: Operation, nth: Range<usize>, errno: Errno) -> bool {
+async fn check_fault(
+    files: fn(&mut EngineConfig),
+    operation: Operation,
+    nth: Range<usize>,
+    errno: Errno,
+) -> bool {
     let context = format!("{operation:?} {nth:?} {errno}");
-    let mut world = World::of_small_files().await;
+    let mut world = World::with(files).await;
     if operation == Operation::Remove {
         // Only a file in which nothing was written is removed.
         let full = Fault::Fail(Errno::NOSPC);
@@ -80,33 +88,43 @@ async fn check_fault(operation: Operation, nth: Range<usize>, errno: Errno) -> b
     is_hit
 }
 
-async fn check_each(errno: Errno, first: usize) {
+async fn check_each(files: fn(&mut EngineConfig), errno: Errno, first: usize) {
     for operation in OPERATIONS {
         let mut nth = 0;
-        while check_fault(operation, nth..nth + 1, errno).await {
+        while check_fault(files, operation, nth..nth + 1, errno).await {
             nth += 1;
         }
         assert!(nth > 0, "{operation:?} {errno}: no fault was met");
         // The disk fails for a while.
         for nth in (first..nth).step_by(5) {
-            check_fault(operation, nth..usize::MAX, errno).await;
+            check_fault(files, operation, nth..usize::MAX, errno).await;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_disk_at_any_operation_loses_nothing() {
-    check_each(Errno::NOSPC, 0).await;
+    check_each(small_files, Errno::NOSPC, 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_disk_error_at_any_operation_loses_nothing() {
-    check_each(Errno::IO, 1).await;
+    check_each(small_files, Errno::IO, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lack_of_descriptors_at_any_operation_loses_nothing() {
-    check_each(Errno::MFILE, 2).await;
+    check_each(small_files, Errno::MFILE, 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_while_full_files_are_arranged_loses_nothing() {
+    check_each(arranged_files, Errno::NOSPC, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_error_while_full_files_are_arranged_loses_nothing() {
+    check_each(arranged_files, Errno::IO, 1).await;
 }
 
 /// A disk that fails while the storage file is published: whichever version of it is found after

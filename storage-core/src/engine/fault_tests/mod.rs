@@ -6,6 +6,7 @@ mod changes;
 mod errors;
 mod every_operation;
 mod finalized;
+mod full_files;
 mod index_memory;
 mod merging;
 mod positions;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use storage_format::storage_file::StorageState;
 
-use super::{World, check_copies, config, small_files};
-use crate::Engine;
+use super::{World, arranged_files, check_copies, config, small_files};
+use crate::{Engine, EngineConfig};
 
 /// Pushes that fill several files and index parts, and a finalization.
 async fn workload(world: &mut World) -> bool {
@@ -20,8 +20,8 @@ async fn workload(world: &mut World) -> bool {
 
 /// The disk stops after some operations, and then the power fails. Returns whether the storage was
 /// finalized before.
-async fn check_power_cut(at: usize, seed: u64) -> bool {
-    let mut world = World::of_small_files().await;
+async fn check_power_cut(files: fn(&mut EngineConfig), at: usize, seed: u64) -> bool {
+    let mut world = World::with(files).await;
     world.plan.forget_unsynced();
     world.plan.halt_after(at);
     let plan = std::sync::Arc::clone(&world.plan);
@@ -37,7 +37,7 @@ async fn check_power_cut(at: usize, seed: u64) -> bool {
     plan.resume();
     check_copies(copy.path());
     let mut config = config(copy.path());
-    small_files(&mut config);
+    files(&mut config);
     let engine = Engine::open(config).await.unwrap();
     let state = world.check_recovered(&engine).await;
     assert_ne!(state, StorageState::Failed, "cut at {at}, seed {seed}");
@@ -47,14 +47,23 @@ async fn check_power_cut(at: usize, seed: u64) -> bool {
     is_finalized
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_power_cut_loses_nothing_that_was_acknowledged() {
+async fn check_power_cuts(files: fn(&mut EngineConfig)) {
     let mut at = 0;
-    while !check_power_cut(at, at as u64).await {
+    while !check_power_cut(files, at, at as u64).await {
         at += 1;
     }
     assert!(at > 150, "the workload has {at} operations");
     for seed in 0..8 {
-        check_power_cut(usize::MAX, seed).await;
+        check_power_cut(files, usize::MAX, seed).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_power_cut_loses_nothing_that_was_acknowledged() {
+    check_power_cuts(small_files).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_power_cut_while_full_files_are_arranged_loses_nothing() {
+    check_power_cuts(arranged_files).await;
 }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use storage_format::storage_file::StorageState;
 
 use super::{
-    STREAMS, World,
+    STREAMS, World, arranged_files,
     changes::{Archive, archive},
     check_packets, config, copy_of, small_files,
 };
@@ -52,7 +52,7 @@ impl World {
         let plan = Arc::<FaultPlan>::default();
         plan.forget_unsynced();
         let mut config = config(folder.path());
-        small_files(&mut config);
+        self.small_files(&mut config);
         config.faults = Some(Arc::clone(&plan));
         let engine = Engine::open(config).await.unwrap();
         plan.cover(folder.path());
@@ -96,7 +96,8 @@ async fn check_imported(engine: &Engine, archive: &Archive, is_there: bool, cont
 async fn simulate(seed: u64, archive: &Archive) {
     eprintln!("seed {seed}");
     let mut random = Random(seed);
-    let mut world = World::of_small_files().await;
+    let files = [small_files, arranged_files][usize::from(seed % 2 == 1)];
+    let mut world = World::with(files).await;
     world.plan.forget_unsynced();
     let (mut is_finalized, mut is_imported) = (false, false);
     let context = format!("seed {seed}");
