@@ -98,7 +98,7 @@ fn the_files_of_a_log_are_in_order() {
     let bytes = log_header(Some(2));
     assert_eq!(field(LogFileHeader::decode_any(&bytes)), None);
     for (at, value, expected) in [
-        (10, &[2][..], "arranged"),
+        (10, &[3][..], "arranged"),
         (64, &3_u64.to_le_bytes(), "previous file"),
         (64, &4_u64.to_le_bytes(), "previous file"),
         (32, &0_u64.to_le_bytes(), "previous file"),

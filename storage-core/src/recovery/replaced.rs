@@ -4,10 +4,7 @@
 //! being made when the server ended, and the files of the log that the named ones replaced were
 //! being removed: both are leftovers, and so are the index parts that describe them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use storage_format::{
     DataFileId,
@@ -23,8 +20,6 @@ use crate::tree::IndexTree;
 pub(super) struct Replacements {
     /// By the id of the file that was replaced.
     by_file: BTreeMap<DataFileId, ReplacedFile>,
-    /// Data files that are not part of the storage.
-    gone: BTreeSet<DataFileId>,
 }
 
 impl Replacements {
@@ -32,10 +27,14 @@ impl Replacements {
         self.by_file.get(&file)
     }
 
-    /// Whether an index part describes files that are not part of the storage.
+    /// Whether an index part describes files that are not part of the storage: replaced ones, or
+    /// arranged ones that are not in use, of which there may be no trace but this part.
     pub(super) fn are_gone(&self, footer: &Footer) -> bool {
         let mut files = footer.files.iter();
-        files.any(|entry| self.gone.contains(&entry.file))
+        files.any(|entry| match entry.file.replaced() {
+            Some(replaced) => self.get(replaced).is_none(),
+            None => self.get(entry.file).is_some(),
+        })
     }
 
     /// Whether a position is inside of a file that was replaced.
@@ -73,7 +72,6 @@ impl Listing {
             } else {
                 id
             };
-            replacements.gone.insert(unused);
             leftovers.extend(self.data.remove(&unused).map(|file| file.path));
         }
         (replacements, leftovers)

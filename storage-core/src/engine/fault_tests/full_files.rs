@@ -340,10 +340,8 @@ async fn damage_of_an_arranged_file_is_not_taken_for_the_end_of_the_log() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn readers_keep_the_file_that_they_began_with() {
-    let base = World::of_full_files().await;
-    let plan = FaultPlan::default();
-    plan.halt_after(0);
-    let world = base.copy_that_arranges(plan).await;
+    let mut world = World::with(arranged_files).await;
+    world.push_some(4).await;
     let readers: Vec<_> = {
         let storage = world.engine.inner.storages.registry.find(world.storage);
         let storage = storage.unwrap();
@@ -367,9 +365,9 @@ async fn readers_keep_the_file_that_they_began_with() {
         reader.read(0, *length).unwrap()
     };
     let before: Vec<_> = readers.iter().map(read).collect();
-    world.plan.resume();
-    while world.files_arranged() < 2 {
-        tokio::task::yield_now().await;
+    let arranged = world.files_arranged();
+    while world.files_arranged() < arranged + 3 {
+        world.push_some(1).await;
     }
     assert_eq!(readers.iter().map(read).collect::<Vec<_>>(), before);
     drop(readers);
