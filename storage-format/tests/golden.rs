@@ -419,6 +419,16 @@ fn a_storage_file_that_earlier_servers_must_refuse_has_another_version() {
     ] {
         assert_eq!(version(state, data.clone()), 3);
     }
+    // Only a repair file, or both.
+    let repairs = FileEntry {
+        role: FileRole::Repairs,
+        ..data[0].clone()
+    };
+    let both = [data, vec![repairs.clone()]].concat();
+    for state in [StorageState::Open, StorageState::Finalized] {
+        assert_eq!(version(state, vec![repairs.clone()]), 3);
+        assert_eq!(version(state, both.clone()), 3);
+    }
 }
 
 #[test]

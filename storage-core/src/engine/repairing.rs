@@ -63,6 +63,11 @@ impl Storages {
         }
         let named: Vec<_> = file.files.iter().map(|file| file.name.clone()).collect();
         let survey = self.survey(&storage, &named, &progress).await?;
+        if survey.has_replaced_files() {
+            // Damage in such a storage cannot be repaired.
+            let recovered = self.recover(&storage, &file, &progress).await?;
+            recovered.damage.map_or(Ok(()), Err)?;
+        }
         let report = survey.report();
         if !is_confirmed {
             return Ok(report);

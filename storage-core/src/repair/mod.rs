@@ -165,6 +165,11 @@ impl Survey {
         }
     }
 
+    /// Whether files of the log were replaced by arranged ones: then it was not read.
+    pub(crate) fn has_replaced_files(&self) -> bool {
+        self.files.has_replaced_files
+    }
+
     /// Whether the log has to be cut.
     pub(crate) fn is_damaged(&self) -> bool {
         self.damage.is_some()

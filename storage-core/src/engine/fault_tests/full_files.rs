@@ -14,7 +14,11 @@ use storage_format::{
     storage_file::{StorageFile, StorageState},
 };
 
-use super::{World, arranged_files, config, copy_of, small_files};
+use super::{
+    World, arranged_files, config, copy_of,
+    repairing::{damage, numbers, repair},
+    small_files,
+};
 use crate::{
     Engine, EngineConfig,
     io::faulty::{Fault, FaultPlan, Operation},
@@ -415,4 +419,101 @@ async fn a_storage_is_finalized_deleted_or_stopped_while_a_file_is_arranged() {
         }
         world.engine.shutdown().await.unwrap();
     }
+}
+
+/// The disk fails until the storage has failed.
+async fn fail(world: &mut World) {
+    world
+        .plan
+        .inject(Operation::Write, 0..usize::MAX, Fault::Fail(Errno::IO));
+    while world.state() == StorageState::Open {
+        world.push_some(1).await;
+    }
+    world.plan.heal();
+    assert_eq!(world.state(), StorageState::Failed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_storage_with_arranged_files_is_opened_again_if_it_is_whole() {
+    let mut world = World::with(arranged_files).await;
+    while world.files_arranged() < 3 {
+        world.push_some(2).await;
+    }
+    fail(&mut world).await;
+    let named = world.named();
+    assert!(named.len() > 2, "{named:?}");
+    let plan = repair(&world, false).await.unwrap();
+    assert_eq!((plan.missing_packets, plan.copied_packets), (0, 0));
+    assert_eq!(world.state(), StorageState::Failed);
+    assert!(repair(&world, true).await.unwrap().is_repaired);
+    assert_eq!(world.state(), StorageState::Open);
+    world.check(&world.engine).await;
+    let before = world.files_arranged();
+    while world.files_arranged() < before + 2 {
+        world.push_some(2).await;
+    }
+    assert!(named.iter().all(|name| world.named().contains(name)));
+    world.check(&world.engine).await;
+    assert_eq!(world.check_killed().await, StorageState::Open);
+    let finalized = world.engine.storages().finalize(world.storage).await;
+    assert_eq!(finalized.unwrap().state, StorageState::Finalized);
+    world.check(&world.engine).await;
+    world.check_files(&world.engine).await;
+    world.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_in_a_storage_with_arranged_files_is_not_repaired() {
+    let base = World::of_arranged_files().await;
+    let folder = base.folder_of(&base.engine);
+    let path = folder.join(base.named().first().unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let world = base.copy_that_arranges(FaultPlan::default()).await;
+    world
+        .engine
+        .storages()
+        .recovered(world.storage)
+        .await
+        .unwrap();
+    assert_eq!(world.state(), StorageState::Failed);
+    let content = || {
+        let names = std::fs::read_dir(world.folder_of(&world.engine)).unwrap();
+        let paths = names.map(|name| name.unwrap().path());
+        let content = paths.map(|path| (path.clone(), std::fs::read(path).unwrap()));
+        content.collect::<BTreeMap<_, _>>()
+    };
+    let before = content();
+    for is_confirmed in [false, true] {
+        let refused = repair(&world, is_confirmed).await.unwrap_err();
+        assert!(refused.to_string().contains(".itdata"), "{refused}");
+        assert_eq!(world.state(), StorageState::Failed);
+        assert!(content() == before, "nothing is changed");
+    }
+    world.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_a_storage_whose_log_was_cut_are_not_arranged() {
+    let mut base = World::with(small_files).await;
+    base.push_some(8).await;
+    fail(&mut base).await;
+    damage(&base);
+    let repaired = repair(&base, true).await.unwrap();
+    assert_eq!(repaired.missing_packets, 1);
+    base.push_some(8).await;
+    let whole = numbers(&base).await;
+    base.engine.shutdown().await.unwrap();
+    let mut world = base.copy_that_arranges(FaultPlan::default()).await;
+    for _ in 0..4 {
+        world.push_some(4).await;
+    }
+    assert_eq!(world.files_arranged(), 0);
+    assert!(world.named().is_empty());
+    assert!(numbers(&world).await.starts_with(&whole));
+    let finalized = world.engine.storages().finalize(world.storage).await;
+    assert!(finalized.unwrap().lists(FileRole::Repairs));
+    assert!(numbers(&world).await.starts_with(&whole));
+    world.engine.shutdown().await.unwrap();
 }

@@ -11,14 +11,17 @@ use crate::{
     io::faulty::{Fault, Operation},
 };
 
-async fn repair(world: &World, is_confirmed: bool) -> Result<RepairReport, StorageError> {
+pub(super) async fn repair(
+    world: &World,
+    is_confirmed: bool,
+) -> Result<RepairReport, StorageError> {
     let progress = Arc::new(Progress::default());
     let storages = world.engine.storages();
     storages.repair(world.storage, is_confirmed, progress).await
 }
 
 /// A storage that failed while it was written, on a disk that works again.
-async fn failed(operation: Operation) -> World {
+pub(super) async fn failed(operation: Operation) -> World {
     let mut world = World::with_tree_of(1000).await;
     world.push_some(4).await;
     world.plan.inject(operation, 0..1, Fault::Fail(Errno::IO));
@@ -56,7 +59,7 @@ async fn a_storage_whose_bytes_are_whole_is_opened_again() {
 }
 
 /// Damages the first packet of a storage.
-fn damage(world: &World) {
+pub(super) fn damage(world: &World) {
     let folder = world.folder.path().join("storages");
     let path = folder.join(world.storage.to_string());
     let path = path.join("0000000000000000.itdata");
@@ -66,7 +69,7 @@ fn damage(world: &World) {
     std::fs::write(path, bytes).unwrap();
 }
 
-async fn numbers(world: &World) -> Vec<u64> {
+pub(super) async fn numbers(world: &World) -> Vec<u64> {
     let selection = Selection {
         limit: usize::MAX,
         ..Selection::default()
