@@ -122,8 +122,8 @@ impl Candidate {
         header.map_err(StorageError::damaged(&path))
     }
 
-    /// Where the batches of the file end.
-    fn end(&self) -> Result<(u64, u32), StorageError> {
+    /// Where the batches of the file, which begin with the number `first`, end.
+    fn end(&self, first: u64) -> Result<(u64, u32), StorageError> {
         let next = match self.next {
             Err(position) if position.file == self.file => {
                 return Ok((position.batch, position.chain));
@@ -136,7 +136,7 @@ impl Candidate {
             file: self.file,
             length: self.tail.length,
         };
-        if header.previous == Some(previous) {
+        if header.previous == Some(previous) && header.first_batch >= first {
             return Ok((header.first_batch, header.chain));
         }
         Err(not_as_written(
@@ -162,7 +162,7 @@ impl Candidate {
             // It is still to be cut.
             return Ok(None);
         }
-        let (next_batch, chain) = self.end()?;
+        let (next_batch, chain) = self.end(own.first_batch)?;
         let mut leaves = MovedLeaves::of(self.file, &self.parts)?;
         let scatter = Scatter {
             file_bytes: self.tail.length,

@@ -244,6 +244,7 @@ impl Recovered {
         self.add_leaf_files(storage, &listing.data, torn_bytes_max, scan)?;
         self.add_log(storage, &listing.data, scan)?;
         self.check_files(&listing.data);
+        self.check_replaced();
         Ok(())
     }
 

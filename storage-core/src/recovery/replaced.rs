@@ -7,19 +7,23 @@
 use std::{collections::BTreeMap, path::PathBuf};
 
 use storage_format::{
-    DataFileId,
+    DataFileId, FormatError, FormatErrorKind,
     index_part::{Footer, LogPosition},
     log::ReplacedFile,
+    paths::FileName,
 };
 
 use super::{Listing, Recovered};
-use crate::tree::IndexTree;
+use crate::{StorageError, tree::IndexTree};
 
 /// The files of the log that arranged files replaced.
 #[derive(Debug, Default)]
 pub(super) struct Replacements {
     /// By the id of the file that was replaced.
     by_file: BTreeMap<DataFileId, ReplacedFile>,
+    /// Arranged files that the storage file names and of which nothing is left: neither they can be
+    /// used, nor the files that they replaced.
+    lost: Vec<DataFileId>,
 }
 
 impl Replacements {
@@ -32,7 +36,10 @@ impl Replacements {
     pub(super) fn are_gone(&self, footer: &Footer) -> bool {
         let mut files = footer.files.iter();
         files.any(|entry| match entry.file.replaced() {
-            Some(replaced) => self.get(replaced).is_none(),
+            // A part that an earlier attempt left describes another file of this name.
+            Some(replaced) => self
+                .get(replaced)
+                .is_none_or(|used| used.arranged_length != entry.length),
             None => self.get(entry.file).is_some(),
         })
     }
@@ -74,11 +81,33 @@ impl Listing {
             };
             leftovers.extend(self.data.remove(&unused).map(|file| file.path));
         }
+        let files = named.iter().filter_map(|name| match name.parse() {
+            Ok(FileName::Data(file)) => Some((file, file.replaced()?)),
+            _ => None,
+        });
+        let lost = files.filter(|(_, replaced)| {
+            replacements.get(*replaced).is_none() && !self.data.contains_key(replaced)
+        });
+        replacements.lost = lost.map(|(file, _)| file).collect();
         (replacements, leftovers)
     }
 }
 
 impl Recovered {
+    /// Notes damage when an arranged file cannot be used: a later file of the log, which says that
+    /// its packets were there, may not exist.
+    pub(super) fn check_replaced(&mut self) {
+        let lost = self.replacements.lost.first().copied();
+        if let Some(file) = lost.filter(|_| self.damage.is_none()) {
+            let name = FileName::Data(file).to_string();
+            self.damaged(StorageError::damaged(name)(FormatError {
+                what: "arranged data file",
+                offset: 0,
+                kind: FormatErrorKind::Field { name: "header" },
+            }));
+        }
+    }
+
     /// Forgets the last index parts if they end inside of a file that was replaced: an arranged
     /// file is read as a whole. This happens only when the parts after them are lost.
     pub(super) fn forget_partial(&mut self) {

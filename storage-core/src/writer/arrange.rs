@@ -155,6 +155,10 @@ impl Writer {
         if rate == 0 || is_waiting || is_busy || is_repaired || self.storage.poison.is_set() {
             return;
         }
+        // A finalization that a crash interrupted continues where it was.
+        if !accepts_packets(self.storage.state()) {
+            return;
+        }
         times.is_open = false;
         let is_wanted = |file| !times.kept.contains(&file);
         let Some(candidate) = candidate_of(&self.storage, bytes_min, false, is_wanted) else {
@@ -225,7 +229,7 @@ impl Writer {
         };
         self.services.counters.files_arranged.add(1);
         self.merge_times.parts_changed();
-        tracing::debug!(
+        tracing::info!(
             storage = %self.storage.id, file = %full.file, by = %full.by.0,
             "a full data file was arranged"
         );

@@ -322,6 +322,21 @@ async fn damage_of_an_arranged_file_is_not_taken_for_the_end_of_the_log() {
         });
         assert_eq!(state.await, StorageState::Failed, "change {at}");
     }
+    // No later file says that it was there, as after a crash of a finalization.
+    for (at, change) in changes.iter().enumerate() {
+        let state = world.check_changed(|folder| {
+            let last = arranged(folder);
+            change(&last);
+            for (file, path) in data_files(folder) {
+                let is_later = file.is_of_log() || path > last;
+                if is_later {
+                    std::fs::remove_file(path).unwrap();
+                }
+            }
+            lose_index(folder);
+        });
+        assert_eq!(state.await, StorageState::Failed, "change {at} of the last");
+    }
     // An arranged file of the same storage that was made of another state of the file.
     let state = world.check_changed(|folder| {
         let path = arranged(folder);
