@@ -51,6 +51,8 @@ pub struct ModelReport {
     pub done: BTreeMap<&'static str, u64>,
     /// How often each operation was refused, as expected.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Full data files that were arranged while their storage was open.
+    pub files_arranged: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,6 +130,7 @@ pub fn run_model(plan: &ModelPlan) -> ModelReport {
     }
     run.restart();
     run.compare(&format!("seed {}, the end", plan.seed));
+    run.report.files_arranged = run.server.files_arranged();
     run.report
 }
 

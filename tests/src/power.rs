@@ -31,10 +31,10 @@ use crate::server::{Server, Settings};
 const STREAMS: &[(&str, &str)] = &[("plain", "none"), ("packed", "zstd"), ("other", "none")];
 
 /// Runs a server in this folder and logs what it acknowledges. One storage is finalized half-way,
-/// one is open at the end.
+/// one is open at the end, and full data files are arranged meanwhile.
 ///
 /// # Panics
-/// If the server refuses a valid request.
+/// If the server refuses a valid request, or arranges no file.
 pub fn record_power(folder: &Path, settings: &Settings, log: &Path, duration: Duration) {
     let mut server = Server::start(folder, settings);
     let log = Mutex::new(File::create(log).expect("the log can be written"));
@@ -47,6 +47,7 @@ pub fn record_power(folder: &Path, settings: &Settings, log: &Path, duration: Du
             note(&log, &format!("finalized {storage}"));
         }
     }
+    assert!(server.files_arranged() > 0, "no full file was arranged");
     server.kill();
 }
 

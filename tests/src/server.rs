@@ -60,7 +60,7 @@ impl Settings {
 pub fn small_disk_settings() -> Settings {
     Settings::with_config(
         "[storage]\npreallocation_bytes_max = 1048576\ndisk_stop_free_bytes = 16777216\n\
-         live_index_packets_max = 64\n",
+         live_index_packets_max = 64\ndata_file_bytes_max = 262144\n",
     )
 }
 
@@ -235,6 +235,11 @@ impl Server {
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let peak = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse::<u64>().ok());
         peak.expect("the kernel reports the peak") << 10
+    }
+
+    /// Full data files that this server arranged, and those before it in the same folder.
+    pub fn files_arranged(&self) -> usize {
+        self.log().matches("a full data file was arranged").count()
     }
 
     /// The log so far.

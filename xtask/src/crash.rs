@@ -58,6 +58,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         "{} storages, {} packets acknowledged and read back, {} stored without acknowledgement",
         report.storages, report.acknowledged, report.kept_without_ack,
     );
+    println!("{} full data files arranged", report.files_arranged);
     println!(
         "slowest start {:.3} s; no packet lost or duplicated",
         report.ready_after_max.as_secs_f64()

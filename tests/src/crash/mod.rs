@@ -58,6 +58,8 @@ pub struct CrashReport {
     pub kept_without_ack: u64,
     /// Storages that went through all states.
     pub storages: u32,
+    /// Full data files that were arranged while their storage was open.
+    pub files_arranged: usize,
     /// The slowest start.
     pub ready_after_max: Duration,
 }
@@ -128,6 +130,7 @@ pub fn crash(plan: &CrashPlan, mut progress: impl FnMut(&CrashReport)) -> CrashR
     if !run.is_deleted() {
         finish(&mut server, &mut run, &mut report);
     }
+    report.files_arranged = server.files_arranged();
     report
 }
 
