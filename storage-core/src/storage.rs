@@ -491,8 +491,10 @@ impl Storage {
         Ok(damage)
     }
 
-    /// Records in memory that the storage failed; the storage file may not be writable any more.
-    pub(crate) fn note_failure(&self, reason: &str) {
+    /// Refuses writes from now on, and records in memory that the storage failed; the storage file
+    /// may not be writable any more.
+    pub(crate) fn mark_failed(&self, reason: &str) {
+        self.poison.set(reason);
         let mut file = self.file.write();
         if file.state != StorageState::Finalized {
             file.state = StorageState::Failed;

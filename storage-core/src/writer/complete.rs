@@ -196,6 +196,10 @@ impl Writer {
         if let Some(tree) = &mut *self.storage.tree.write() {
             tree.remove_announced(leaf, count);
         }
+        if let IoThreadError::Poisoned(reason) = error {
+            // Nobody who waits for a reply finds a storage that still seems to be written.
+            self.storage.mark_failed(reason);
+        }
         let storage = self.storage.id;
         let stream = self.streams.get(at);
         stream.is_failing = true;

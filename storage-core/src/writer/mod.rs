@@ -446,8 +446,7 @@ impl Writer {
             storage = %self.storage.id, reason,
             "the storage has failed and is read-only; what was acknowledged can be read"
         );
-        self.storage.poison.set(reason);
-        self.storage.note_failure(reason);
+        self.storage.mark_failed(reason);
         let fail = |file: &mut StorageFile| {
             file.state = StorageState::Failed;
             file.failure.get_or_insert_with(|| reason.to_owned());

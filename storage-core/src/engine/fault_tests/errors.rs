@@ -1,9 +1,16 @@
 //! Operations that fail, panic or are cancelled.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::Arc,
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
-use storage_format::storage_file::StorageState;
+use storage_format::{StorageId, storage_file::StorageState};
+use tokio::sync::Notify;
 
 use super::{STREAMS, World, config, copy_of};
 use crate::{
@@ -151,6 +158,63 @@ async fn a_panic_of_the_task_of_a_data_file_fails_the_storage() {
 async fn a_panic_of_the_io_thread_fails_the_storage() {
     for nth in 0..3 {
         a_panic_fails_the_storage(Operation::Dispatch, nth).await;
+    }
+}
+
+/// What a storage says at the moment in which a reply is sent, on the thread that sends it.
+struct SeenByReply {
+    engine: Engine,
+    storage: StorageId,
+    seen: Mutex<Option<StorageState>>,
+    replied: Notify,
+}
+
+impl Wake for SeenByReply {
+    fn wake(self: Arc<Self>) {
+        let info = self.engine.storages().get(self.storage).unwrap();
+        *self.seen.lock() = Some(info.state);
+        self.replied.notify_one();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_reply_is_earlier_than_the_state() {
+    for (operation, fault) in [
+        (Operation::Dispatch, Fault::Panic),
+        (Operation::Write, Fault::Panic),
+        (Operation::Sync, Fault::Fail(Errno::IO)),
+    ] {
+        let mut world = World::new().await;
+        world.push_some(2).await;
+        world.plan.halt_after(0);
+        let inject = || world.plan.inject(operation, 0..1, fault);
+        let is_of_first = operation != Operation::Dispatch;
+        if is_of_first {
+            inject();
+        }
+        let mut pending = Box::pin(world.submit("one", 1).await.unwrap());
+        let reply = Arc::new(SeenByReply {
+            engine: world.engine.clone(),
+            storage: world.storage,
+            seen: Mutex::default(),
+            replied: Notify::new(),
+        });
+        let waker = Waker::from(Arc::clone(&reply));
+        let mut context = Context::from_waker(&waker);
+        assert!(pending.as_mut().poll(&mut context).is_pending());
+        world.plan.halted().await;
+        if !is_of_first {
+            inject();
+            drop(world.submit("two", 1).await.unwrap());
+        }
+        world.plan.resume();
+        reply.replied.notified().await;
+        let seen = reply.seen.lock().take();
+        assert_eq!(seen, Some(StorageState::Failed), "{operation:?}");
+        let refused = pending.await.refused.unwrap();
+        assert_eq!(refused.code(), "write_failed", "{operation:?}");
+        world.plan.heal();
+        let _ = world.engine.shutdown().await;
     }
 }
 
