@@ -15,6 +15,7 @@ use crate::Container;
 use crate::chrome::{self, Recognition};
 use crate::dft::begins_with_lines;
 use crate::io_trace::is_io_trace;
+use crate::otlp::file::{self, FileForm};
 use crate::rocksdb::{self, TraceKind};
 
 /// Bytes of a file that are enough to recognize it.
@@ -81,6 +82,8 @@ pub enum Content {
     DftLines,
     /// Packets of a Tracehold server's I/O trace.
     IoTrace,
+    /// Requests with OpenTelemetry spans.
+    Otlp(FileForm),
     /// A RocksDB trace. `None` if no record follows the header or the trace is of a third kind
     /// (queries): reading it reports which.
     Rocksdb(Option<TraceKind>),
@@ -161,8 +164,11 @@ fn content(prefix: &[u8], is_whole: bool) -> Content {
     }
 }
 
-/// Which events in JSON the text has.
+/// Which events the text has.
 fn events(prefix: &[u8], is_whole: bool) -> Content {
+    if let Some(form) = file::recognize(prefix, is_whole) {
+        return Content::Otlp(form);
+    }
     match chrome::recognize(prefix, is_whole, LONG_PREFIX_BYTES) {
         Recognition::Chrome => Content::ChromeTrace,
         Recognition::Undecided if prefix.trim_ascii_start().starts_with(b"[") => {
@@ -215,6 +221,7 @@ impl Recognized {
         match (self.container, self.content) {
             (Container::Plain | Container::Gzip, Content::DftLines) => Some(Kind::Dft),
             (_, Content::ChromeTrace) => Some(Kind::Chrome),
+            (_, Content::Otlp(_)) => Some(Kind::Otlp),
             (Container::Gzip | Container::Zstd, _) => None,
             (Container::Plain, Content::CtfPackets) => Some(Kind::Ctf),
             (Container::Plain, Content::IoTrace) => Some(Kind::IoTrace),
@@ -236,7 +243,9 @@ impl Recognized {
     /// What to do instead, for a file that a caller refuses.
     pub fn hint(&self) -> Option<&'static str> {
         match (self.container, self.content) {
-            (_, Content::Empty | Content::Unknown(_) | Content::ChromeTrace) => None,
+            (_, Content::Empty | Content::Unknown(_) | Content::ChromeTrace | Content::Otlp(_)) => {
+                None
+            }
             (_, Content::Tracehold(_)) => Some("`tracehold inspect` shows what is in it"),
             (Container::Gzip, Content::DftLines) => None,
             (Container::Gzip | Container::Zstd, _) => Some("decompress it first"),
@@ -258,6 +267,7 @@ impl fmt::Display for Recognized {
             Content::ChromeTrace => write!(out, "a Chrome trace"),
             Content::DftLines => write!(out, "a DFTracer file"),
             Content::IoTrace => write!(out, "an I/O trace of a Tracehold server"),
+            Content::Otlp(_) => write!(out, "a file of OpenTelemetry spans"),
             Content::Rocksdb(None) => write!(out, "a RocksDB trace"),
             Content::Rocksdb(Some(kind)) => write!(out, "{} of RocksDB", kind.describe()),
             Content::Tracehold(name) => write!(out, "a Tracehold file ({name})"),

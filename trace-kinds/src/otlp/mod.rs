@@ -21,6 +21,7 @@ mod decoder;
 mod emitter;
 mod field;
 mod field_value;
+pub mod file;
 mod json;
 mod request;
 mod span;

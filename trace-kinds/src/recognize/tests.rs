@@ -109,6 +109,16 @@ fn traces_are_recognized_by_content() {
     let closed = [b"[\n", DFT_LINE, b"\n]\n"].concat();
     check(Plain, Some(Kind::Dft), DftLines, &[&closed]);
     check(Plain, Some(Kind::Chrome), ChromeTrace, &[b"[]", b" [ ]\n"]);
+    let spans = br#"{"resourceSpans":[]}"#;
+    let json = Content::Otlp(FileForm::Json);
+    check(
+        Plain,
+        Some(Kind::Otlp),
+        json,
+        &[spans, b"\n{ \"resourceSpans\" :"],
+    );
+    check(Gzip, Some(Kind::Otlp), json, &[&gzip(spans)]);
+    check(Zstd, Some(Kind::Otlp), json, &[&zstd(spans)]);
     check(Plain, None, Empty, &[b""]);
     check(Gzip, None, Empty, &[&gzip(b"")]);
 }
