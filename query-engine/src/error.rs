@@ -114,8 +114,8 @@ pub enum ReadError {
     /// The file is not a trace that a query reads.
     #[error(
         "{}: {found}{}; queries and indexes read DFTracer files (plain or gzip; queries also \
-         zstd), Chrome traces (queries also gzip and zstd), RocksDB traces, \
-         I/O traces of a server, and folders of CTF traces",
+         zstd), Chrome traces and OpenTelemetry spans (queries also gzip and zstd), RocksDB \
+         traces, I/O traces of a server, and folders of CTF traces",
         path.display(),
         found.hint().map(|hint| format!(" ({hint})")).unwrap_or_default()
     )]
@@ -128,7 +128,7 @@ pub enum ReadError {
     /// The trace cannot be read from a pipe or compressed with zstd.
     #[error(
         "{}: {found}; of pipes and of files compressed with zstd, queries read DFTracer and Chrome \
-         traces only: store it in a file, uncompressed",
+         traces and OpenTelemetry spans only: store it in a file, uncompressed",
         path.display()
     )]
     NotAStream {
@@ -137,15 +137,16 @@ pub enum ReadError {
         /// What its text is.
         found: Recognized,
     },
-    /// A compressed Chrome trace can only be read from its start.
+    /// A compressed Chrome trace or file of spans can only be read from its start.
     #[error(
-        "{}: a compressed Chrome trace has no index; queries read it completely, or decompress it \
-         first",
+        "{}: a compressed {what} has no index; queries read it completely, or decompress it first",
         path.display()
     )]
     NoIndex {
         /// The file.
         path: PathBuf,
+        /// What it is.
+        what: &'static str,
     },
     /// Columns exist for DFTracer files only.
     #[error("{}: columns are supported for DFTracer files only; index it without", path.display())]

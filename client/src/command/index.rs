@@ -16,10 +16,10 @@ use super::{CommandError, Context, Exit};
 
 /// Build indexes for trace files, so that queries read only the parts that can match
 ///
-/// Accepts DFTracer files (plain or gzip), RocksDB traces, I/O traces of a server, folders of such
-/// files, and CTF trace folders, in which every stream file gets an index. The index of FILE is
-/// FILE.idx; in a CTF trace folder it is .FILE.idx. An index that is up to date is not rebuilt; if
-/// it only lacks fields, just those are added.
+/// Accepts DFTracer files (plain or gzip), Chrome traces, OpenTelemetry spans, RocksDB traces, I/O
+/// traces of a server, folders of such files, and CTF trace folders, in which every stream file
+/// gets an index. The index of FILE is FILE.idx; in a CTF trace folder it is .FILE.idx. An index
+/// that is up to date is not rebuilt; if it only lacks fields, just those are added.
 #[derive(Debug, Args)]
 pub(super) struct Index {
     /// Trace files and CTF trace folders

@@ -96,6 +96,11 @@ impl Chunker {
         }
     }
 
+    /// Counts a part of the stream that is no packet.
+    pub(crate) fn broken(&mut self) {
+        self.done.decoded.broken += 1;
+    }
+
     fn cut(&mut self) {
         if self.chunk.length == 0 {
             return;

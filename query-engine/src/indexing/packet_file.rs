@@ -11,6 +11,7 @@ use chunk_index::{
 use ctf_folder::FolderParts;
 use query_language::FieldPath;
 use storage_format::Kind;
+use trace_kinds::otlp::file as otlp_file;
 use trace_kinds::rocksdb::{self, PacketReader, TraceHeader};
 use trace_kinds::{Container, Decoded, StreamContext, chrome};
 
@@ -30,8 +31,17 @@ pub(crate) struct PacketInput {
     kind: Kind,
     context: StreamContext,
     stamp: TraceStamp,
-    /// Its packets; `None` if they are found while the file is read.
-    packets: Option<Vec<PacketRange>>,
+    packets: Packets,
+}
+
+/// How the packets of a file are found.
+enum Packets {
+    /// They are known.
+    Known(Vec<PacketRange>),
+    /// Each has to be read to find the next one.
+    Rocksdb,
+    Chrome,
+    Otlp(otlp_file::FileForm),
 }
 
 /// The files of a path, each with what is known about it; `None` for a file of lines.
@@ -51,15 +61,20 @@ pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>,
     };
     Ok(Some(match InputFormat::of(path)? {
         InputFormat::DftLines => return Ok(None),
-        InputFormat::IoTrace => single(Kind::IoTrace, Some(io_trace_packets(path)?)),
-        InputFormat::Rocksdb(kind) => single(kind, None),
-        InputFormat::Chrome(Container::Plain) => single(Kind::Chrome, None),
-        InputFormat::Chrome(_) => {
-            return Err(ReadError::NoIndex {
-                path: path.to_owned(),
-            });
-        }
+        InputFormat::IoTrace => single(Kind::IoTrace, Packets::Known(io_trace_packets(path)?)),
+        InputFormat::Rocksdb(kind) => single(kind, Packets::Rocksdb),
+        InputFormat::Chrome(Container::Plain) => single(Kind::Chrome, Packets::Chrome),
+        InputFormat::Otlp(form, Container::Plain) => single(Kind::Otlp, Packets::Otlp(form)),
+        InputFormat::Chrome(_) => return Err(no_index(path, "Chrome trace")),
+        InputFormat::Otlp(..) => return Err(no_index(path, "file of OpenTelemetry spans")),
     }))
+}
+
+fn no_index(path: &Path, what: &'static str) -> ReadError {
+    ReadError::NoIndex {
+        path: path.to_owned(),
+        what,
+    }
 }
 
 /// The stream files of a CTF trace, each with what is known about it.
@@ -74,7 +89,7 @@ pub(crate) fn inputs_of_trace(trace: &Path) -> Result<Vec<(PathBuf, PacketInput)
             kind: part.kind,
             context: part.context,
             stamp: part.stamp,
-            packets: Some(part.packets),
+            packets: Packets::Known(part.packets),
         };
         (part.path, input)
     };
@@ -95,10 +110,10 @@ pub(crate) fn update_packets(
     let is_of_input = |old: &CompleteIndex| {
         old.facts.kind == input.kind
             && old.facts.stamp.metadata == input.stamp.metadata
-            && input
-                .packets
-                .as_ref()
-                .is_none_or(|packets| *packets == old.packets)
+            && match &input.packets {
+                Packets::Known(packets) => *packets == old.packets,
+                Packets::Rocksdb | Packets::Chrome | Packets::Otlp(_) => true,
+            }
     };
     let old = if rebuild {
         None
@@ -226,9 +241,10 @@ fn pass(
     };
     let mut source = ChecksummedFile::open(path).map_err(failed)?;
     let read = match &input.packets {
-        Some(packets) => walk(&mut source, packets, &mut chunker),
-        None if input.kind == Kind::Chrome => walk_chrome(&mut source, &mut chunker, &place),
-        None => walk_rocksdb(&mut source, &mut chunker, &place),
+        Packets::Known(packets) => walk(&mut source, packets, &mut chunker),
+        Packets::Rocksdb => walk_rocksdb(&mut source, &mut chunker, &place),
+        Packets::Chrome => walk_chrome(&mut source, &mut chunker, &place),
+        Packets::Otlp(form) => walk_otlp(&mut source, *form, &mut chunker, &place),
     };
     let Found {
         packets,
@@ -363,5 +379,37 @@ fn walk_chrome(
     // The checksum is of the complete file, also where damage ends the events.
     io::copy(source, &mut io::sink())?;
     found.fault = found.fault.map(|fault| format!("{place}: {fault}"));
+    Ok(found)
+}
+
+/// Splits a file of spans into requests, as far as it can be read.
+fn walk_otlp(
+    source: &mut ChecksummedFile,
+    form: otlp_file::FileForm,
+    chunker: &mut Chunker,
+    place: &str,
+) -> io::Result<Found> {
+    let mut found = Found::default();
+    let mut reader = otlp_file::PacketReader::new(&mut *source, form);
+    loop {
+        let packet = match reader.next_packet() {
+            Ok(Some(packet)) => packet,
+            Ok(None) => break,
+            Err(otlp_file::ReadError::Io(error)) => return Err(error),
+            Err(damage) => {
+                chunker.broken();
+                let fault = || format!("{place}: {damage}");
+                found.fault.get_or_insert_with(fault);
+                continue;
+            }
+        };
+        let end = packet.offset.saturating_add(packet.bytes.len() as u64);
+        let range = packet.offset..end;
+        chunker.packet(range.clone(), found.packets.len() as u64, &packet.bytes);
+        found.packets.push(PacketRange::new(range));
+    }
+    drop(reader);
+    // The checksum is of the complete file, also where damage ends the spans.
+    io::copy(source, &mut io::sink())?;
     Ok(found)
 }

@@ -1,5 +1,5 @@
 //! Files of packets on this machine, with or without a sidecar: stream files of CTF folders, I/O
-//! traces of a server, RocksDB traces and Chrome traces.
+//! traces of a server, RocksDB traces, Chrome traces and files of OpenTelemetry spans.
 //!
 //! | step | where |
 //! | --- | --- |
@@ -7,10 +7,12 @@
 //! | a file with known ranges of packets, as a source | [`packet_file`] |
 //! | a RocksDB trace without an index, as a source | [`rocksdb`] |
 //! | a Chrome trace without an index, as a source | [`chrome`] |
+//! | spans without an index, as a source | [`otlp`] |
 //! | the index of such a file, and whether it is used | [`packet_index`] |
 
 pub(crate) mod chrome;
 pub(crate) mod folder;
+pub(crate) mod otlp;
 pub(crate) mod packet_file;
 pub(crate) mod packet_index;
 pub(crate) mod rocksdb;
@@ -26,6 +28,7 @@ use chunk_index::{PacketRange, TraceStamp};
 use query_language::FieldPath;
 use storage_format::Kind;
 use trace_kinds::io_trace::{PREAMBLE_BYTES, packet_bytes};
+use trace_kinds::otlp::file::FileForm;
 use trace_kinds::{Container, Content, Recognized, StreamContext};
 
 use self::folder::FolderContents;
@@ -45,6 +48,8 @@ pub(crate) enum InputFormat {
     Rocksdb(Kind),
     /// A Chrome trace, and how it is compressed.
     Chrome(Container),
+    /// OpenTelemetry spans, and how the file is compressed.
+    Otlp(FileForm, Container),
     /// Lines of a DFTracer trace, plain or gzip.
     DftLines,
 }
@@ -57,6 +62,7 @@ impl InputFormat {
     fn recognized(path: &Path, found: Recognized) -> Result<InputFormat, ReadError> {
         match (found.container, found.content) {
             (container, Content::ChromeTrace) => Ok(InputFormat::Chrome(container)),
+            (container, Content::Otlp(form)) => Ok(InputFormat::Otlp(form, container)),
             (Container::Plain, Content::IoTrace) => Ok(InputFormat::IoTrace),
             // A trace without records has no events of either kind.
             (Container::Plain, Content::Rocksdb(_)) => Ok(InputFormat::Rocksdb(
@@ -74,8 +80,8 @@ impl InputFormat {
 }
 
 /// Opens files and folders of any kind as sources: folders of CTF traces, DFTracer files, Chrome
-/// traces, RocksDB traces and I/O traces of a server. With `use_sidecars`, the sidecars next to
-/// them are used.
+/// traces, RocksDB traces, I/O traces of a server and files of spans. With `use_sidecars`, the
+/// sidecars next to them are used.
 ///
 /// # Errors
 ///
@@ -105,6 +111,7 @@ pub fn open_paths(
             let found = copy.found;
             match InputFormat::recognized(&path, found)? {
                 InputFormat::Chrome(_) => sources.push(chrome::copied(&path, copy)),
+                InputFormat::Otlp(form, _) => sources.push(otlp::copied(&path, form, copy)),
                 InputFormat::DftLines => {
                     let Spooled { file, fault, .. } = copy;
                     lines.push(DftFile::copied(&path, file, fault)?);
@@ -120,6 +127,9 @@ pub fn open_paths(
             InputFormat::Rocksdb(kind) => sources.push(rocksdb::open(&path, kind, use_sidecars)?),
             InputFormat::Chrome(container) => {
                 sources.push(chrome::open(&path, container, use_sidecars)?);
+            }
+            InputFormat::Otlp(form, container) => {
+                sources.push(otlp::open(&path, form, container, use_sidecars)?);
             }
             InputFormat::DftLines => lines.push(DftFile::open(&path, use_sidecars)?),
         }

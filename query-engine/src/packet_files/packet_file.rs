@@ -253,6 +253,7 @@ impl ChunkSource for PacketFile {
             let what = match self.kind {
                 Kind::RocksdbIo | Kind::RocksdbBlockCache => "records",
                 Kind::Chrome => "events",
+                Kind::Otlp => "spans",
                 _ => "packet",
             };
             let place = || format!("{}: {what} at {}", self.place(), packet.range.start);
