@@ -44,6 +44,9 @@ const LINES: &[u8] =
 
 const CHROME: &[u8] = b"{\"traceEvents\":[{\"ph\":\"X\",\"ts\":5,\"dur\":2,\"name\":\"x\"}]}";
 
+const SPANS: &[u8] = b"{\"resourceSpans\":[{\"scopeSpans\":[{\"spans\":[{\"name\":\"x\",\
+    \"startTimeUnixNano\":\"5\"}]}]}]}\n";
+
 fn made() -> Vec<Case> {
     let case = |name, content: &[u8], kind, accepted_by, found| Case {
         name,
@@ -81,6 +84,20 @@ fn made() -> Vec<Case> {
             "chrome",
             &["decode", "query"],
             "Chrome trace",
+        ),
+        case(
+            "n.pfw",
+            SPANS,
+            "raw",
+            &["decode", "query", "index"],
+            "OpenTelemetry spans",
+        ),
+        case(
+            "o.json",
+            &gzip(SPANS),
+            "raw",
+            &["decode", "query"],
+            "OpenTelemetry spans",
         ),
         case("c.pfw", b"plain text\n", "raw", &[], "unknown content"),
         case("d.pfw", &[7; 100], "raw", &[], "unknown content"),
@@ -279,6 +296,48 @@ fn decode_refuses_times_that_it_does_not_apply() {
     let path = corpus.join("rocksdb/io_small.trace");
     let (code, out, err) = tracehold(&["decode", "--to", "2020-01-01"], &path);
     assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+}
+
+#[test]
+fn decode_selects_events_of_files_by_time() {
+    let spans = |ts: u64| String::from_utf8_lossy(SPANS).replace("\"5\"", &format!("\"{ts}\""));
+    let day = 1_795_219_200_000_000_000;
+    let spans = spans(day + 3_600_000_000_000) + &spans(day + 7_200_000_000_000);
+    let line = |ts: u64| format!("{{\"name\":\"r\",\"ts\":{ts},\"dur\":1,\"ph\":\"X\"}}\n");
+    let lines = line(day / 1_000 + 3_600_000_000) + &line(day / 1_000 + 7_200_000_000);
+    let folder = tempfile::tempdir().expect("a folder for the file");
+    let output = folder.path().join("out");
+    for (name, content) in [("spans", spans), ("lines", lines)] {
+        let path = folder.path().join(name);
+        std::fs::write(&path, content).expect("the file can be written");
+        for (window, expected) in [
+            (&[][..], 2),
+            (&["--from", "2026-11-21T02:00:00Z"], 1),
+            (&["--to", "02:00"], 1),
+            (&["--end", "2026-11-21 02:00"], 2),
+            (&["--timerange", "1795222801,1795226399"], 0),
+            (&["--begin", "2030-01-01"], 0),
+        ] {
+            let what = format!("{name} {window:?}");
+            let (code, out, err) = tracehold(&[&["decode"][..], window].concat(), &path);
+            let printed = (code, out.lines().count());
+            assert_eq!(printed, (Some(0), expected), "{what}: {err}");
+            let counter = [&["decode", "-o", "counter"][..], window].concat();
+            let (_, out, _) = tracehold(&counter, &path);
+            let counted = format!("{expected:>15} Event messages\n");
+            assert!(out.starts_with(&counted), "{what}: {out}");
+            let written = output.to_str().expect("the path is text");
+            let (code, out, _) =
+                tracehold(&[&["decode", "-w", written][..], window].concat(), &path);
+            assert_eq!((code, out.as_str()), (Some(0), ""), "{what}");
+            let text = std::fs::read_to_string(&output).expect("the output was written");
+            assert_eq!(text.lines().count(), expected, "{what}");
+        }
+        for refused in [&["--clock-seconds"][..], &["-o", "elements"]] {
+            let (code, out, _) = tracehold(&[&["decode"][..], refused].concat(), &path);
+            assert_eq!((code, out.as_str()), (Some(2), ""), "{name} {refused:?}");
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,8 @@ pub struct TimeWindow {
 }
 
 impl TimeWindow {
-    pub(super) fn contains(&self, time: Option<i64>) -> bool {
+    /// Whether an event is in the window.
+    pub fn contains(&self, time: Option<i64>) -> bool {
         let Some(time) = time else { return true };
         self.from.is_none_or(|from| from <= time) && self.to.is_none_or(|to| time < to)
     }

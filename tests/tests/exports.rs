@@ -271,9 +271,9 @@ fn spans_are_exported_as_json_lines_and_protobuf() {
     let lines = path("lines");
     let (found, code) = report(&server, &["export", "--storage", &storage, &lines]);
     assert_eq!(code, Some(0), "{found}");
-    let file = found["files"][0]["path"].as_str().unwrap();
-    assert!(file.ends_with(".jsonl"), "{found}");
-    let text = fs::read_to_string(file).unwrap();
+    let requests_file = found["files"][0]["path"].as_str().unwrap().to_owned();
+    assert!(requests_file.ends_with(".jsonl"), "{found}");
+    let text = fs::read_to_string(&requests_file).unwrap();
     let requests: Vec<Value> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -307,6 +307,28 @@ fn spans_are_exported_as_json_lines_and_protobuf() {
         messages += 1;
     }
     assert_eq!((at, messages), (bytes.len(), 2));
+
+    // Both forms are read again, without a server.
+    let files = [
+        requests_file,
+        found["files"][0]["path"].as_str().unwrap().to_owned(),
+    ];
+    for arguments in [
+        &["decode"][..],
+        &["decode", "-o", "ndjson"],
+        &["query", "--count"],
+    ] {
+        let outputs = files.each_ref().map(|file| {
+            let words = [&arguments[..1], &[file.as_str()], &arguments[1..]].concat();
+            let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+            let output = run_tracehold(&words);
+            assert!(output.status.success(), "{words:?}");
+            String::from_utf8(output.stdout).unwrap()
+        });
+        assert_eq!(outputs[0], outputs[1], "{arguments:?}");
+        let expected = if arguments[0] == "query" { 1 } else { 3 };
+        assert_eq!(outputs[0].lines().count(), expected, "{outputs:?}");
+    }
 }
 
 #[test]

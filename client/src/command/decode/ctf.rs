@@ -1,60 +1,24 @@
 //! Prints CTF traces as Babeltrace does.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ctf::{ElementReader, ElementText, Leniency, Procedure, metadata_text_with};
 use ctf_folder::{
-    EventFormat, FolderError, FolderFault, FolderParts, LossKind, OnFault, TimeWindow, TraceFolder,
-    WriteError, WriteOptions, losses, write_events,
+    EventFormat, FolderError, FolderFault, FolderParts, LossKind, OnFault, TraceFolder, WriteError,
+    WriteOptions, losses, write_events,
 };
 use query_engine::find_traces;
-use query_language::time::{Time, TimeErrorKind};
 
 use super::format::Format;
-use super::options::BabeltraceOptions;
+use super::selection::Selection;
 use crate::command::{CommandError, Context};
 
 /// Element text is written when it reaches this many bytes.
 const TEXT_BYTES: usize = 1 << 16;
 
-/// Which events are printed and how, and whether damaged packets are skipped.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Options<'o> {
-    pub(super) from: Option<Time>,
-    pub(super) to: Option<Time>,
-    pub(super) salvage: bool,
-    pub(super) babeltrace: &'o BabeltraceOptions,
-}
-
-impl Options<'_> {
-    /// The requested window, with the day on which the first trace begins for times of day.
-    fn window(&self, traces: &[TraceFolder]) -> Result<TimeWindow, CommandError> {
-        let packets = traces
-            .iter()
-            .flat_map(|trace| trace.streams.iter().flat_map(|stream| &stream.packets));
-        let begin = packets.filter_map(|packet| packet.begin).min();
-        let resolve = |time: Option<Time>, option: &str| {
-            let instant = time.map(|time| match (time, begin) {
-                (Time::Instant(instant), _) => Ok(instant),
-                (time @ Time::TimeOfDay(_), Some(begin)) => time.on_day_of(begin),
-                (Time::TimeOfDay(_), None) => Err(TimeErrorKind::NoDate),
-            });
-            let instant = instant.transpose();
-            instant.map_err(|error| CommandError::usage(format!("--{option}: {error}")))
-        };
-        let (first, last) = self.babeltrace.window(begin).map_err(|error| {
-            CommandError::usage(format!("--begin, --end or --timerange: {error}"))
-        })?;
-        // Nothing is after the last instant.
-        let after = last.and_then(|last| last.checked_add(1));
-        Ok(TimeWindow {
-            from: resolve(self.from, "from")?.or(first),
-            to: resolve(self.to, "to")?.or(after),
-        })
-    }
-
+impl Selection<'_> {
     /// Opens the trace in `folder`, which was found in `path`.
     fn open(
         &self,
@@ -86,16 +50,9 @@ pub(super) fn decode(
     context: &Context,
     paths: &[PathBuf],
     format: Format,
-    options: &Options<'_>,
+    selection: &Selection<'_>,
 ) -> Result<bool, CommandError> {
-    let Some(path) = &options.babeltrace.output else {
-        return decode_to(context, &mut *context.out(), paths, format, options);
-    };
-    let failed = |error| CommandError::io(path.display(), error);
-    let mut output = BufWriter::new(File::create(path).map_err(failed)?);
-    let is_whole = decode_to(context, &mut output, paths, format, options)?;
-    output.flush().map_err(failed)?;
-    Ok(is_whole)
+    decode_to(context, &mut *context.out(), paths, format, selection)
 }
 
 fn decode_to(
@@ -103,7 +60,7 @@ fn decode_to(
     output: &mut dyn Write,
     paths: &[PathBuf],
     format: Format,
-    options: &Options<'_>,
+    selection: &Selection<'_>,
 ) -> Result<bool, CommandError> {
     let mut traces: Vec<TraceFolder> = Vec::new();
     for path in paths {
@@ -112,7 +69,7 @@ fn decode_to(
                 metadata(output, &folder.join("metadata"))?;
                 continue;
             }
-            join(&mut traces, options.open(path, &folder, format)?);
+            join(&mut traces, selection.open(path, &folder, format)?);
         }
     }
     if format == Format::CtfMetadata {
@@ -132,7 +89,7 @@ fn decode_to(
     if format == Format::Elements {
         return elements(output, &traces);
     }
-    Ok(events(context, output, &traces, format, options)? && !is_empty)
+    Ok(events(context, output, &traces, format, selection)? && !is_empty)
 }
 
 /// Prints the text of metadata without its packets.
@@ -152,7 +109,7 @@ fn events(
     output: &mut dyn Write,
     traces: &[TraceFolder],
     format: Format,
-    options: &Options<'_>,
+    selection: &Selection<'_>,
 ) -> Result<bool, CommandError> {
     let is_json = format == Format::Ndjson;
     let how = WriteOptions {
@@ -161,13 +118,13 @@ fn events(
         } else {
             EventFormat::Text
         },
-        window: options.window(traces)?,
-        on_fault: if options.salvage {
+        window: selection.window(first_instant(traces))?,
+        on_fault: if selection.salvage {
             OnFault::Skip
         } else {
             OnFault::Stop
         },
-        is_intersection: options.babeltrace.stream_intersection,
+        is_intersection: selection.babeltrace.stream_intersection,
     };
     let mut nothing = std::io::sink();
     let is_printed = !matches!(format, Format::Counter | Format::Dummy);
@@ -193,6 +150,13 @@ fn events(
         context.note(format!("tracehold: {fault}"));
     }
     Ok(is_whole)
+}
+
+/// The first instant of all packets.
+fn first_instant(traces: &[TraceFolder]) -> Option<i64> {
+    let streams = traces.iter().flat_map(|trace| &trace.streams);
+    let packets = streams.flat_map(|stream| &stream.packets);
+    packets.filter_map(|packet| packet.begin).min()
 }
 
 /// Prints how many messages Babeltrace would send.

@@ -11,18 +11,20 @@ pub(in crate::command::decode) enum Format {
     Ndjson,
     /// The text of the metadata (CTF)
     CtfMetadata,
-    /// Numbers of events, streams and packets, as babeltrace2 counts messages (CTF)
+    /// The number of events; of CTF also of streams and packets, as babeltrace2 counts messages
     Counter,
-    /// Nothing: only decode (CTF)
+    /// Nothing: only decode
     Dummy,
 }
 
 impl Format {
     /// True for formats that only CTF traces have.
     pub(in crate::command::decode) fn is_of_ctf(self) -> bool {
-        matches!(
-            self,
-            Self::Elements | Self::CtfMetadata | Self::Counter | Self::Dummy
-        )
+        matches!(self, Self::Elements | Self::CtfMetadata)
+    }
+
+    /// True for formats that print no events.
+    pub(in crate::command::decode) fn is_summary(self) -> bool {
+        matches!(self, Self::Counter | Self::Dummy)
     }
 }

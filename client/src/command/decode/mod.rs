@@ -6,7 +6,9 @@ mod format;
 mod io_trace;
 mod options;
 mod rocksdb;
+mod selection;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -19,14 +21,17 @@ use crate::clock::now_nanos;
 use crate::file_content::recognize_file;
 use format::Format;
 use options::BabeltraceOptions;
+use selection::Selection;
 
-const ACCEPTED: &str = "a CTF trace folder, a DFTracer file, a Chrome trace, an I/O or block cache \
-                        trace of RocksDB, or an I/O trace of a server";
+const ACCEPTED: &str = "a CTF trace folder, a DFTracer file, a Chrome trace, a file of \
+                        OpenTelemetry spans, an I/O or block cache trace of RocksDB, or an I/O \
+                        trace of a server";
 
 /// Print the events of trace files, without a server
 ///
-/// Accepts CTF trace folders, DFTracer files and Chrome traces (plain, gzip or zstd), I/O and block
-/// cache traces of RocksDB, and I/O traces of a server.
+/// Accepts CTF trace folders, DFTracer files, Chrome traces and OpenTelemetry spans (JSON lines or
+/// protobuf), all three plain, gzip or zstd, I/O and block cache traces of RocksDB, and I/O traces
+/// of a server.
 /// The exit code is 1 if a trace is damaged or torn.
 #[derive(Debug, Args)]
 pub(super) struct Decode {
@@ -42,13 +47,13 @@ pub(super) struct Decode {
         default_value_t = Format::Text
     )]
     format: Format,
-    /// Print only events at or after TIME (CTF)
+    /// Print only events at or after TIME
     ///
     /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, a time of day on the day the trace begins,
     /// nanoseconds since 1970, seconds since 1970 with a fraction, or a duration before now (-1h).
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     from: Option<Time>,
-    /// Print only events before TIME, exclusive (CTF)
+    /// Print only events before TIME, exclusive
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     to: Option<Time>,
     /// Skip damaged packets instead of stopping at them (CTF)
@@ -72,59 +77,63 @@ impl Decode {
         } else {
             self.format
         };
-        if let Some(output) = &self.babeltrace.output {
-            check_output(output, &self.paths)?;
-        }
-        let mut exit = Exit::Done;
+        let paths = &self.paths;
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) =
-            self.paths.into_iter().partition(|path| path.is_dir());
+            paths.iter().cloned().partition(|path| path.is_dir());
+        if let Some(path) = files.first()
+            && (self.babeltrace.is_of_ctf() || format.is_of_ctf())
+        {
+            let what = "this option or format applies to folders of CTF traces";
+            return Err(CommandError::usage(format!("{}: {what}", path.display())));
+        }
+        if let Some(output) = &self.babeltrace.output {
+            check_output(output, paths)?;
+            let failed = |error| CommandError::io(output.display(), error);
+            context.redirect(File::create(output).map_err(failed)?);
+        }
+        let selection = Selection {
+            from: self.from,
+            to: self.to,
+            salvage: self.salvage,
+            babeltrace: &self.babeltrace,
+        };
+        let mut is_whole = true;
         if !folders.is_empty() {
-            let options = ctf::Options {
-                from: self.from,
-                to: self.to,
-                salvage: self.salvage,
-                babeltrace: &self.babeltrace,
-            };
-            let is_whole = ctf::decode(context, &folders, format, &options)?;
-            exit = if is_whole {
-                exit
-            } else {
-                Exit::NoMatchOrDamage
-            };
-        }
-        if let Some(path) = files.first()
-            && (self.from.is_some() || self.to.is_some())
-        {
-            let what = "--from and --to apply to folders of CTF traces; `tracehold query` selects \
-                        events of other traces by time";
-            return Err(CommandError::usage(format!("{}: {what}", path.display())));
-        }
-        if let Some(path) = files.first()
-            && (self.babeltrace.is_used() || (format.is_of_ctf() && format != Format::Elements))
-        {
-            let what = "the options and formats of babeltrace2 apply to folders of CTF traces";
-            return Err(CommandError::usage(format!("{}: {what}", path.display())));
+            is_whole &= ctf::decode(context, &folders, format, &selection)?;
         }
         for path in &files {
-            let is_intact = decode_file(context, path, format)?;
-            exit = if is_intact {
-                exit
-            } else {
-                Exit::NoMatchOrDamage
-            };
+            is_whole &= decode_file(context, path, format, &selection)?;
         }
-        Ok(exit)
+        Ok(if is_whole {
+            Exit::Done
+        } else {
+            Exit::NoMatchOrDamage
+        })
     }
 }
 
-fn decode_file(context: &Context, path: &Path, format: Format) -> Result<bool, CommandError> {
+fn decode_file(
+    context: &Context,
+    path: &Path,
+    format: Format,
+    selection: &Selection<'_>,
+) -> Result<bool, CommandError> {
     let found = recognize_file(path)?;
-    if let Content::DftLines | Content::ChromeTrace = found.content {
-        return events::decode(context, path, format);
+    if let Content::DftLines | Content::ChromeTrace | Content::Otlp(_) = found.content {
+        return events::decode(context, path, format, selection);
     }
-    match found.plain() {
-        Some(Content::Rocksdb(_)) => rocksdb::decode(context, path, format),
-        Some(Content::IoTrace) => io_trace::decode(context, path, format),
-        _ => Err(refuse(path, &found, ACCEPTED)),
+    let times = selection.from.is_some() || selection.to.is_some();
+    let is_selected = times || selection.babeltrace.has_times() || format.is_summary();
+    let decode = match found.plain() {
+        Some(Content::Rocksdb(_)) => rocksdb::decode,
+        Some(Content::IoTrace) => io_trace::decode,
+        _ => return Err(refuse(path, &found, ACCEPTED)),
+    };
+    if is_selected {
+        let what = "times and counts apply to folders of CTF traces, DFTracer files, Chrome traces \
+                    and OpenTelemetry spans; `tracehold query` selects events of other traces by \
+                    time, and counts them";
+        return Err(CommandError::usage(format!("{}: {what}", path.display())));
     }
+    decode(context, path, format)
 }

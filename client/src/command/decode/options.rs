@@ -115,7 +115,7 @@ enum Field {
 }
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Options of babeltrace2 (CTF)")]
+#[command(next_help_heading = "Options of babeltrace2")]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "each is an option of its own on the command line"
@@ -137,47 +137,58 @@ pub(super) struct BabeltraceOptions {
     /// Print and parse times in the local time zone, as babeltrace2 does without --clock-gmt
     #[arg(long, conflicts_with = "clock_gmt")]
     clock_local: bool,
-    /// Print times as seconds with a fraction
+    /// Print times as seconds with a fraction (CTF)
     #[arg(long)]
     clock_seconds: bool,
-    /// Print times in cycles of the clock
+    /// Print times in cycles of the clock (CTF)
     #[arg(long)]
     clock_cycles: bool,
-    /// Print dates with times
+    /// Print dates with times (CTF)
     #[arg(long)]
     clock_date: bool,
-    /// Add SEC seconds to all times
+    /// Add SEC seconds to all times (CTF)
     #[arg(long, value_name = "SEC", allow_negative_numbers = true)]
     clock_offset: Option<i64>,
-    /// Add NS nanoseconds to all times
+    /// Add NS nanoseconds to all times (CTF)
     #[arg(long, value_name = "NS", allow_negative_numbers = true)]
     clock_offset_ns: Option<i64>,
-    /// Leave out the time since the previous event
+    /// Leave out the time since the previous event (CTF)
     #[arg(long)]
     no_delta: bool,
-    /// Print these names
+    /// Print these names (CTF)
     #[arg(short, long, value_name = "NAME", value_delimiter = ',')]
     names: Vec<Name>,
-    /// Print these properties before the name of an event
+    /// Print these properties before the name of an event (CTF)
     #[arg(short, long, value_name = "FIELD", value_delimiter = ',')]
     fields: Vec<Field>,
     /// Write to a file instead of the standard output
     #[arg(short = 'w', long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
-    /// Print only events while all streams of their trace are active
+    /// Print only events while all streams of their trace are active (CTF)
     #[arg(long)]
     pub(super) stream_intersection: bool,
 }
 
 impl BabeltraceOptions {
-    /// True when an option was given that selects or prints events of CTF traces.
-    pub(super) fn is_used(&self) -> bool {
-        let times = self.begin.is_some() || self.end.is_some() || self.timerange.is_some();
+    /// True when an option was given that selects events by time.
+    pub(super) fn has_times(&self) -> bool {
+        self.begin.is_some() || self.end.is_some() || self.timerange.is_some()
+    }
+
+    /// Whether a time of day needs the day on which the trace begins.
+    pub(super) fn needs_begin(&self) -> bool {
+        let range = self.timerange.map(|(begin, end)| [begin, end]);
+        let range = range.into_iter().flatten();
+        let mut times = self.begin.into_iter().chain(self.end).chain(range);
+        times.any(|time| matches!(time.time, Time::TimeOfDay(_)))
+    }
+
+    /// True when an option was given that only events of CTF traces have.
+    pub(super) fn is_of_ctf(&self) -> bool {
         let clock = self.clock_local || self.clock_seconds || self.clock_cycles || self.clock_date;
         let shift = self.clock_offset.is_some() || self.clock_offset_ns.is_some();
         let choice = !self.names.is_empty() || !self.fields.is_empty();
-        let rest = self.no_delta || self.output.is_some() || self.stream_intersection;
-        times || clock || shift || choice || rest
+        clock || shift || choice || self.no_delta || self.stream_intersection
     }
 
     /// The first and the last instant to print; `reference` supplies the day for times of day.
