@@ -157,7 +157,7 @@ impl ByteBudget {
     /// # Errors
     /// [`StorageError::Busy`] when they are not free now.
     pub fn try_grow(&self, bytes: u64) -> Result<BytePermit, StorageError> {
-        if self.shared.take(bytes) {
+        if self.shared.take(bytes, 0) {
             Ok(self.permit(bytes, None))
         } else {
             Err(self.busy())
@@ -258,18 +258,19 @@ impl Shared {
         if !share.take(bytes, own) {
             return false;
         }
-        let is_free = self.take(bytes);
+        let is_free = self.take(bytes, own);
         if !is_free {
             share.give_back(bytes);
         }
         is_free
     }
 
-    /// Acquires bytes if they are free or can be freed by dropping packets.
-    fn take(&self, bytes: u64) -> bool {
+    /// Acquires bytes if they are free or can be freed by dropping packets. A request that has all
+    /// that is used, `own`, is admitted beyond the budget, as one is that begins alone.
+    fn take(&self, bytes: u64, own: u64) -> bool {
         let fits = |used: u64| {
             let after = used.checked_add(bytes)?;
-            (after <= self.max || used == 0).then_some(after)
+            (after <= self.max || used <= own).then_some(after)
         };
         loop {
             let used = match self
@@ -323,7 +324,7 @@ impl BytePermit {
             Some(share) if !shared.take_of(share, bytes, own) => {
                 return Err(self.budget.refusal(share, bytes));
             }
-            None if !shared.take(bytes) => return Err(self.budget.busy()),
+            None if !shared.take(bytes, own) => return Err(self.budget.busy()),
             _ => {}
         }
         self.bytes = self.bytes.saturating_add(bytes);
@@ -455,6 +456,19 @@ mod tests {
         );
         drop(large);
         assert!(budget.try_acquire(100).is_ok());
+    }
+
+    #[test]
+    fn a_packet_above_the_budget_grows_alone() {
+        let budget = budget(100);
+        let mut large = budget.try_acquire_for("a", 90).unwrap();
+        let other = budget.try_acquire_for("b", 5).unwrap();
+        large.try_grow(20, 90).unwrap_err();
+        drop(other);
+        large.try_grow(20, 90).unwrap();
+        assert!(budget.try_acquire_for("b", 1).is_err());
+        drop(large);
+        assert_eq!(budget.shared.used.load(Ordering::SeqCst), 0);
     }
 
     /// Whether the request has to wait.

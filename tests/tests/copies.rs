@@ -150,7 +150,7 @@ fn a_copy_applies_a_query_and_processors() {
 #[test]
 fn a_copy_that_is_cancelled_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let config = "[ingest]\npacket_bytes_max = 65536\nin_flight_bytes_max = 65536\n";
+    let config = "[ingest]\npacket_bytes_max = 16384\nin_flight_bytes_max = 16384\n";
     let server = Server::start(folder.path(), &Settings::with_config(config));
     let mut api = server.api();
     let source = api.create_storage("source");
@@ -164,12 +164,12 @@ fn a_copy_that_is_cancelled_leaves_nothing() {
         let mut blocker = server.connect();
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: a\r\ncontent-type: application/octet-stream\r\n\
-             tracehold-epoch: 1\r\ntracehold-sequence: 5\r\ncontent-length: 65536\r\n\r\nx",
+             tracehold-epoch: 1\r\ntracehold-sequence: 5\r\ncontent-length: 16384\r\n\r\nx",
             agent.path()
         );
         blocker.write(&[head.as_bytes()]).unwrap();
         let begin = Instant::now();
-        while api.metric("tracehold_storage_in_flight_bytes") < 65536.0 {
+        while api.metric("tracehold_storage_in_flight_bytes") < 16384.0 {
             assert!(begin.elapsed() < LIMIT, "the capacity is never occupied");
         }
         let body = match chain {

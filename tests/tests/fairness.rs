@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use harness::{Agent, Api, Server, Settings, payload};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// As long as the entire capacity.
-const PACKET_BYTES: usize = 65_536;
+/// As long as the entire capacity, and reserved as soon as it is declared.
+const PACKET_BYTES: usize = 16_384;
 /// Connections of the agent that has many.
 const MANY: u64 = 8;
 const ROUNDS: usize = 24;

@@ -167,3 +167,45 @@ fn millions_of_tiny_packets_wait_for_memory() {
     println!("peak {} MiB, stored {stored}", peak >> 20);
     assert!(peak < 512 << 20, "{} MiB", peak >> 20);
 }
+
+/// The memory of a packet of unknown length grows in steps, the last of which must not count more
+/// than the packet may have.
+#[test]
+fn packets_of_unknown_length_are_accepted_up_to_their_limit() {
+    let (_folder, server, mut api) = Server::fresh();
+    let storage = api.create_storage("large");
+    let agent = Agent::declare(&mut api, &storage, "large", "s", "none");
+    let mut sequence = 0_u64;
+    for (size, encoding, wanted) in [
+        (40 << 20, "gzip", 200),
+        (64 << 20, "zstd", 200),
+        ((64 << 20) + 1, "zstd", 413),
+    ] {
+        let body = encode(encoding, &vec![7; size]);
+        let request = Request::new("POST", agent.path())
+            .header("content-type", "application/octet-stream")
+            .header("content-encoding", encoding)
+            .header("tracehold-epoch", 1)
+            .header("tracehold-sequence", sequence)
+            .body(&body);
+        let answer = server.connect().send(&request).unwrap();
+        let case = answer.brief();
+        assert_eq!(answer.status, wanted, "{size} {encoding}: {case}");
+        sequence += 1;
+    }
+    let bomb = framed(1, &gzip(b"\0", 70_000_000, "", ""));
+    let call = call(server.address(), EXPORT, ("grpc-encoding", "gzip"), &bomb);
+    // Too large, and never too much at once.
+    assert_eq!(status(&call).0, 3, "{}", call.brief());
+}
+
+fn encode(encoding: &str, plain: &[u8]) -> Vec<u8> {
+    match encoding {
+        "gzip" => {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(plain).unwrap();
+            encoder.finish().unwrap()
+        }
+        _ => zstd::encode_all(plain, 1).unwrap(),
+    }
+}

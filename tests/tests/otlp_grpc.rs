@@ -232,11 +232,11 @@ fn calls_follow_the_specification() {
 #[test]
 fn a_call_that_may_be_retried_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let config = "[ingest]\npacket_bytes_max = 65536\nin_flight_bytes_max = 65536\n";
+    let config = "[ingest]\npacket_bytes_max = 16384\nin_flight_bytes_max = 16384\n";
     let server = Server::start(folder.path(), &Settings::with_config(config));
     let mut blocker = server.connect();
     let head = "POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
-                content-length: 65536\r\n\r\n{";
+                content-length: 16384\r\n\r\n{";
     blocker.write(&[head.as_bytes()]).unwrap();
     let begin = Instant::now();
     let small = framed(0, &message("shop", &[span(1, 1, 0, "x")]));

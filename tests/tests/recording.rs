@@ -253,12 +253,12 @@ fn otlp_responses_follow_the_specification() {
 #[test]
 fn retryable_refusals_say_so() {
     let folder = tempfile::tempdir().unwrap();
-    let config = "[ingest]\npacket_bytes_max = 65536\nin_flight_bytes_max = 65536\n";
+    let config = "[ingest]\npacket_bytes_max = 16384\nin_flight_bytes_max = 16384\n";
     let server = Server::start(folder.path(), &Settings::with_config(config));
     // The head of a request occupies the entire capacity, and its body does not arrive.
     let mut blocker = server.connect();
     let head = "POST /v1/traces HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
-                content-length: 65536\r\n\r\n{";
+                content-length: 16384\r\n\r\n{";
     blocker.write(&[head.as_bytes()]).unwrap();
     let mut api = server.api();
     let begin = Instant::now();

@@ -75,9 +75,27 @@ impl Reservation {
 
     /// Reserves `bytes` in addition.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), StorageError> {
-        let own = self.permit.bytes() + self.bookkeeping.bytes();
-        let grown = self.permit.try_grow(bytes, own);
+        let grown = self.try_grow(bytes);
         grown.inspect_err(|_| self.budget.count_refusal())
+    }
+
+    /// As [`Self::grow`], for a request that goes on without them.
+    pub(super) fn try_grow(&mut self, bytes: u64) -> Result<(), StorageError> {
+        let own = self.permit.bytes() + self.bookkeeping.bytes();
+        self.permit.try_grow(bytes, own)
+    }
+
+    /// Reserves `bytes` in all for the first bytes of a packet, waiting for the turn of `agent` as
+    /// a new request would: it keeps nothing meanwhile that others could wait for.
+    pub(super) async fn ensure(&mut self, agent: &str, bytes: u64) -> Result<(), StorageError> {
+        let lacking = bytes.saturating_sub(self.left());
+        if lacking == 0 || self.try_grow(lacking).is_ok() {
+            return Ok(());
+        }
+        self.permit = self.budget.nothing();
+        self.bookkeeping = self.budget.nothing();
+        *self = Self::wait_for_packet(&self.budget, agent, bytes).await?;
+        Ok(())
     }
 
     /// Bytes that `split` can still return.

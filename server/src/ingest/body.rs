@@ -15,7 +15,7 @@ use crate::request_body::BodyError;
 const GROWTH_BYTES_MIN: usize = 64 << 10;
 /// Bytes that are reserved because a length was declared: who declares much and sends nothing must
 /// not keep others out.
-const DECLARED_BYTES_MAX: u64 = 256 << 10;
+const DECLARED_BYTES_MAX: u64 = 16 << 10;
 /// From this many bytes on a packet must keep arriving at [`HELD_BYTES_PER_SECOND_MIN`]: it takes
 /// memory that others wait for.
 const HELD_BYTES: usize = 1 << 20;
@@ -144,16 +144,18 @@ impl BodyReader {
         })
     }
 
-    /// Reads the complete body into one buffer. The reservation starts at `reserved_bytes` and
-    /// grows as the body arrives.
+    /// Reads the complete body of a packet of `agent` into one buffer. The reservation starts at
+    /// `reserved_bytes` and grows as the body arrives.
     pub(super) async fn read_all(
         mut self,
         reservation: &mut Reservation,
+        agent: &str,
     ) -> Result<Bytes, Problem> {
         let known = self.known_length().unwrap_or(0);
         let Some(first) = self.next().await? else {
             return Ok(Bytes::new());
         };
+        reservation.ensure(agent, first.len() as u64).await?;
         if first.len() as u64 == known {
             // The body arrived in one piece and needs no copy. Its end has yet to be read.
             return match self.next().await? {
@@ -166,21 +168,24 @@ impl BodyReader {
         }
         let started = Instant::now();
         let known = usize::try_from(known).unwrap_or(usize::MAX);
+        let bytes_max = usize::try_from(self.decoded_bytes_max).unwrap_or(usize::MAX);
         let mut complete =
             BytesMut::with_capacity(usize::try_from(reservation.left()).unwrap_or(0));
         let mut piece = Some(first);
         while let Some(bytes) = piece {
             let lacking = (complete.len() + bytes.len()).saturating_sub(complete.capacity());
             if lacking > 0 {
-                let wanted = complete.capacity().max(GROWTH_BYTES_MIN);
-                let remaining = known.saturating_sub(complete.capacity());
-                let limited = if known > 0 {
-                    wanted.min(remaining)
-                } else {
-                    wanted
-                };
-                let growth = lacking.max(limited);
-                reservation.grow(growth as u64)?;
+                let end = if known > 0 { known } else { bytes_max };
+                let remaining = end.saturating_sub(complete.capacity());
+                let wanted = complete.capacity().max(GROWTH_BYTES_MIN).min(remaining);
+                let mut growth = wanted.max(lacking);
+                // Where there is no room for a large step, there may be for a smaller one.
+                while growth > lacking && reservation.try_grow(growth as u64).is_err() {
+                    growth = (growth / 2).max(lacking);
+                }
+                if growth == lacking {
+                    reservation.grow(growth as u64)?;
+                }
                 complete.reserve(complete.capacity() - complete.len() + growth);
             }
             complete.extend_from_slice(&bytes);

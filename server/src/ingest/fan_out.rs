@@ -127,7 +127,7 @@ impl Pusher {
         let agent = fan.agent.as_str();
         let mut reservation =
             Reservation::wait_for_packet(budget, agent, body_reader.reserved_bytes()).await?;
-        let payload = body_reader.read_all(&mut reservation).await?;
+        let payload = body_reader.read_all(&mut reservation, agent).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
         }

@@ -127,7 +127,7 @@ impl TraceRequests {
             body_reader.reserved_bytes(),
         )
         .await?;
-        let body = body_reader.read_all(&mut reservation).await?;
+        let body = body_reader.read_all(&mut reservation, SENDERS).await?;
         let (parts, mut outcome) = self.read(encoding, body, &mut reservation).await?;
         let mut permit = reservation.into_permit();
         let count = parts.len() as u64;

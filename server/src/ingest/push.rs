@@ -133,7 +133,8 @@ impl Pusher {
             body_reader.reserved_bytes(),
         )
         .await?;
-        let payload = body_reader.read_all(&mut reservation).await?;
+        let agent = target.agent.as_str();
+        let payload = body_reader.read_all(&mut reservation, agent).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
         }
