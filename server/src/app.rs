@@ -117,7 +117,7 @@ async fn serve_until_stopped(
     config: Config,
     ready: impl FnOnce(Addresses),
 ) -> Result<(), AppError> {
-    file_limit::raise_limit();
+    let config = within_limits(config);
     let (stage, stage_seen) = watch::channel(Stage::Running);
     let signals = tokio::spawn(forward_signals(stage)?);
     let tls = Tls::load(&config.tls)?;
@@ -193,6 +193,26 @@ async fn admission(config: &Config, engine: &Engine) -> Result<(Access, Audit), 
         return Err(AppError::NoTokens { address });
     }
     Ok((access, Audit::open(config.data_dir(), &config.audit)?))
+}
+
+/// The settings with no more connections than the limit of open files has room for.
+fn within_limits(mut config: Config) -> Config {
+    let Some(limit) = file_limit::raise_limit() else {
+        return config;
+    };
+    let room = file_limit::connections_within(limit, config.storage.open_files_max);
+    let wanted = &mut config.http.connections_max;
+    if *wanted > room {
+        tracing::warn!(
+            limit,
+            wanted = *wanted,
+            connections_max = room,
+            "the limit of open files has no room for http.connections_max; raise it, or lower \
+             storage.open_files_max"
+        );
+        *wanted = room;
+    }
+    config
 }
 
 /// Says in the log who could do harm from other machines.

@@ -315,3 +315,31 @@ fn a_shutdown_completes_requests_over_http2() {
     assert!(server.wait(Duration::from_secs(15)).success());
     assert!(connection.send(&Request::new("GET", "/livez")).is_err());
 }
+
+/// As HTTP/1, a client has no say in whether its idle connection is closed for another one.
+#[test]
+fn connections_without_requests_make_room_for_others() {
+    let folder = tempfile::tempdir().unwrap();
+    // Longer than this test waits for an answer.
+    let config = "[http]\nconnections_max = 16\nheader_read_seconds = 3600\n";
+    let server = Server::start(folder.path(), &Settings::with_config(config));
+    let request = frame(1, 5, 1, &fields("GET", "/livez"));
+    for sent in [BEGIN.to_vec(), [BEGIN, &request].concat()] {
+        let silent: Vec<_> = (0..120)
+            .map(|_| {
+                let mut stream = TcpStream::connect(server.address()).unwrap();
+                stream.write_all(&sent).unwrap();
+                stream
+            })
+            .collect();
+        for path in ["/readyz", "/api/v1/storages"] {
+            let response = server.connect().send(&Request::new("GET", path)).unwrap();
+            assert!(
+                response.status == 200 || path != "/readyz" && response.status == 503,
+                "{}",
+                response.brief()
+            );
+        }
+        drop(silent);
+    }
+}

@@ -91,3 +91,30 @@ fn files_have_their_checksum_in_the_head() {
     }
     assert!(checked >= 3, "{files}");
 }
+
+/// More idle connections than descriptors: they make room, and files can still be opened.
+#[test]
+fn a_low_limit_of_open_files_is_not_the_end() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("limited");
+    let path = harness::traceholdd();
+    let script = format!(
+        "#!/bin/sh\nulimit -n 256\nexec '{}' \"$@\"\n",
+        path.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let settings = Settings {
+        program: Some(program),
+        ..Settings::default()
+    };
+    let server = Server::start(folder.path(), &settings);
+    let idle: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    let mut api = server.api();
+    let storage = api.create_storage("made");
+    assert_eq!(api.state(&storage), "OPEN");
+    assert!(server.log().contains("connections_max"), "{}", server.log());
+    drop(idle);
+}

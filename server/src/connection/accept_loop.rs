@@ -99,6 +99,7 @@ pub(crate) async fn serve(
             }
             Err(error) if is_exhaustion(&error) => {
                 open.metrics.connections.refused();
+                open.close_idle();
                 tracing::warn!(
                     %error,
                     "cannot accept a connection: out of file descriptors or memory; retrying; \
@@ -199,6 +200,13 @@ impl OpenConnections {
         );
         let id = self.tasks.spawn(connection).id();
         self.registry.opened(id, peer, activity);
+    }
+
+    /// Closes the connection that is idle longest, whose descriptor another one needs.
+    fn close_idle(&mut self) {
+        if self.registry.close_idle() {
+            self.metrics.connections.idle_closed();
+        }
     }
 
     fn ended(&mut self, ended: Result<(task::Id, ()), JoinError>) {

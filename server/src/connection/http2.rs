@@ -31,6 +31,8 @@ use crate::gate::{Flaw, Gate};
 
 /// How often a connection is examined.
 const EXAMINED_EVERY: Duration = Duration::from_secs(1);
+/// Time for what is in transit on a connection that is to be closed and has no request.
+const CLOSING_WAIT: Duration = Duration::from_secs(1);
 /// Time between pings of the server, and for the answer: a peer that is gone is noticed.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PING_WAIT: Duration = Duration::from_secs(20);
@@ -72,6 +74,10 @@ pub(super) async fn serve(
         tokio::select! {
             outcome = serving.as_mut() => break outcome,
             () = closing.as_mut(), if closing_since.is_none() => {
+                if streams.are_unused() {
+                    // No request was received, so there is no response to wait for.
+                    return;
+                }
                 closing_since = Some(Instant::now());
                 serving.as_mut().graceful_shutdown();
             }
@@ -83,6 +89,10 @@ pub(super) async fn serve(
                 match closing_since {
                     None if streams.is_idle(http.keep_alive()) => activity.request_close(),
                     // Only what the client has yet to send or to take is missing.
+                    // The client need not answer the end of the connection.
+                    Some(since) if since.elapsed() >= CLOSING_WAIT
+                        && streams.is_idle(CLOSING_WAIT)
+                        && activity.is_quiet(CLOSING_WAIT) => return,
                     Some(since) if since.elapsed() > http.header_read()
                         && streams.is_idle(http.header_read()) => return,
                     _ => {}
@@ -155,6 +165,11 @@ impl Streams {
         let streams = self.0.lock();
         let mut waiting = streams.waiting.values().flatten();
         waiting.any(|since| since.elapsed() > limit)
+    }
+
+    /// Whether there has been no request yet.
+    fn are_unused(&self) -> bool {
+        self.0.lock().next == 0
     }
 
     /// Whether there has been no request for this long.

@@ -14,3 +14,4 @@ mod tests;
 mod transport;
 
 pub(crate) use accept_loop::{Door, Stage, serve};
+pub(crate) use registry::RESERVE;

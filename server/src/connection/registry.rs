@@ -5,13 +5,13 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
 /// Connections above `http.connections_max`: for connections that are being closed, and for
 /// requests for health and metrics while every other connection is in use.
-pub(super) const RESERVE: usize = 64;
+pub(crate) const RESERVE: usize = 64;
 
 /// One search for idle connections finds this many, so that a flood of new connections does not
 /// search all open ones each time.
@@ -62,15 +62,19 @@ impl Activity {
         self.close.notified().await;
     }
 
+    /// Whether no byte was received or sent for this long, and no request is being answered.
+    pub(super) fn is_quiet(&self, limit: Duration) -> bool {
+        self.idle_since()
+            .is_some_and(|since| since.elapsed() >= limit)
+    }
+
     /// When the last byte was received or sent; `None` while a request is being answered.
     fn idle_since(&self) -> Option<Instant> {
         if self.answering.load(Ordering::Relaxed) > 0 {
             return None;
         }
         let milliseconds = self.last_milliseconds.load(Ordering::Relaxed);
-        let idle_since = self
-            .opened
-            .checked_add(std::time::Duration::from_millis(milliseconds));
+        let idle_since = self.opened.checked_add(Duration::from_millis(milliseconds));
         Some(idle_since.unwrap_or(self.opened))
     }
 }
@@ -139,12 +143,15 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
         } else {
             self.close_idle()
         };
-        let admission = match has_closed {
-            _ if self.entries.len() >= self.connections_max.saturating_add(RESERVE) => {
-                Admission::Full
-            }
-            true => Admission::Any,
-            false => Admission::HealthOnly,
+        let excess = self.entries.len().saturating_sub(self.connections_max);
+        let admission = if excess >= RESERVE {
+            Admission::Full
+        } else if has_closed && excess < RESERVE / 2 {
+            Admission::Any
+        } else {
+            // Those that were told to close may take their time: a part of the reserve is not for
+            // their successors.
+            Admission::HealthOnly
         };
         (admission, has_closed)
     }
@@ -175,7 +182,7 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
     }
 
     /// Closes the connection that is idle longest. `false` if all are in use.
-    fn close_idle(&mut self) -> bool {
+    pub(super) fn close_idle(&mut self) -> bool {
         if self.close_candidate() {
             return true;
         }
@@ -227,8 +234,6 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -307,6 +312,21 @@ mod tests {
         registry.ended(0);
         assert_eq!(registry.admit(LOCAL), (Admission::HealthOnly, false));
         drop(answers);
+    }
+
+    #[test]
+    fn connections_that_are_slow_to_close_leave_places_for_health() {
+        let mut registry = Registry::new(4, 100);
+        let mut admitted = Vec::new();
+        let mut kept = Vec::new();
+        for id in 0..u32::try_from(4 + RESERVE).unwrap() {
+            admitted.push(registry.admit(LOCAL).0);
+            kept.push(open(&mut registry, id, LOCAL, 0));
+        }
+        let (any, health) = admitted.split_at(4 + RESERVE / 2);
+        assert!(any.iter().all(|each| *each == Admission::Any));
+        assert!(health.iter().all(|each| *each == Admission::HealthOnly));
+        assert_eq!(registry.admit(LOCAL).0, Admission::Full);
     }
 
     #[tokio::test]
