@@ -58,6 +58,10 @@ fn a_look_ahead_deletes_nothing_and_a_hold_prevents_deletion() {
     assert_eq!(api.state(&held), "FINALIZED");
     let fixed = api.refused("DELETE", "/label-types/legal_hold?remove=true", None);
     assert_eq!(fixed.document["code"], "label_type_fixed");
+    // Not even from all storages at once.
+    let case = "/label-types/legal_hold/values/case%207?remove=true";
+    let kept = api.refused("DELETE", case, None);
+    assert_eq!(kept.document["code"], "label_in_use");
     api.done(
         "DELETE",
         &format!("/storages/{held}/labels/legal_hold"),

@@ -108,7 +108,7 @@ const CATALOG: &[Entry] = catalog! {
         "send the request again if its result is still needed";
     409 "label_in_use" "the label is in use",
         "storages would have a label without a type, or with values that its type does not allow",
-        "remove it from the storages first, or send remove=true";
+        "remove it from the storages first, or send remove=true; a legal hold ends storage by storage";
     409 "label_type_fixed" "the label type is predefined",
         "predefined types cannot be changed or deleted",
         "declare a type with another name";

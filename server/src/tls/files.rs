@@ -1,7 +1,9 @@
 //! The files with certificates and keys.
 
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 
+use rustix::fs::OFlags;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
@@ -75,7 +77,16 @@ fn read(file: &str) -> Result<Vec<u8>, TlsError> {
         file: file.to_owned(),
         source,
     };
-    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    // Opening a FIFO would wait for its writer, and no certificate would be read again.
+    let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let opened = std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nonblocking)
+        .open(file)
+        .map_err(unreadable)?;
+    if !opened.metadata().map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::other("it is no regular file")));
+    }
     let mut bytes = Vec::new();
     let read = opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(unreadable)?;

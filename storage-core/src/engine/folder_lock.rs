@@ -1,19 +1,51 @@
 //! The lock of a data folder: one process uses it at a time.
 
-use std::{fs::File, path::Path};
+use std::{
+    fs::File,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use rustix::fs::{FlockOperation, flock};
 
 use crate::StorageError;
 
-/// Locks a data folder until the file is dropped.
+/// The kernel ends a killed process only after the writes that it had begun: until then it has the
+/// lock, and a start that follows at once must not fail.
+const WAIT: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Locks a data folder until the file is dropped; blocks the thread.
 pub(super) fn lock_folder(folder: &Path) -> Result<File, StorageError> {
     let path = folder.join("lock");
     let file = File::create(&path).map_err(StorageError::io("create", &path))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(_) => Err(StorageError::DataDirInUse {
-            path: folder.to_owned(),
-        }),
+    let end = Instant::now() + WAIT;
+    while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if Instant::now() > end {
+            return Err(StorageError::DataDirInUse {
+                path: folder.to_owned(),
+            });
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_waited_for_and_then_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let held = lock_folder(folder.path()).unwrap();
+        let refused = lock_folder(folder.path()).unwrap_err();
+        assert!(matches!(refused, StorageError::DataDirInUse { .. }));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock_folder(folder.path()));
+            std::thread::sleep(PAUSE);
+            drop(held);
+            assert!(waiting.join().unwrap().is_ok());
+        });
     }
 }

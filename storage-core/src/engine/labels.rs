@@ -16,7 +16,9 @@ use crate::{
     LabelValue, StorageError,
     catalog::Catalog,
     io_thread::IoThread,
-    labels::{EXPLORED_BY, LabelTypes, invalid, is_predefined, is_read_only, joined, values},
+    labels::{
+        EXPLORED_BY, LEGAL_HOLD, LabelTypes, invalid, is_predefined, is_read_only, joined, values,
+    },
     storage::Storage,
     writer::Services,
 };
@@ -214,7 +216,8 @@ impl Labels {
         if value.is_some_and(|value| storages == 0 && !is_suggested(value)) {
             return Err(StorageError::LabelNotFound(name.to_owned()));
         }
-        if storages > 0 && !removes {
+        // A hold ends storage by storage, so that nobody ends one that is not meant.
+        if storages > 0 && (!removes || name == LEGAL_HOLD) {
             return Err(StorageError::LabelInUse {
                 name: name.to_owned(),
                 storages,
