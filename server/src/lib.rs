@@ -46,6 +46,7 @@ mod media_type;
 mod metrics;
 mod open_files;
 mod origin;
+mod plain_text;
 mod problem;
 mod provenance;
 mod query;

@@ -239,3 +239,73 @@ fn spans_over_grpc_need_the_token_of_an_agent() {
         assert_eq!(code, expected, "{token:.12}: {message}");
     }
 }
+
+/// The head of a request, and the rest of its body once `meanwhile` is done; returns the status.
+fn in_two_parts(
+    server: &Server,
+    (path, media_type, token): (&str, &str, &str),
+    body: [&[u8]; 2],
+    meanwhile: impl FnOnce(),
+) -> (u16, String) {
+    let length = body[0].len() + body[1].len();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {media_type}\r\n\
+         content-length: {length}\r\n{token}\r\n"
+    );
+    let mut connection = server.connect();
+    connection.write(&[head.as_bytes(), body[0]]).unwrap();
+    // Until the head was admitted.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    meanwhile();
+    connection.write(&[body[1]]).unwrap();
+    let answer = connection.read_response(false).unwrap();
+    assert_eq!(
+        answer.header("www-authenticate").is_some(),
+        answer.status == 401
+    );
+    (answer.status, String::from_utf8(answer.body).unwrap())
+}
+
+/// What was admitted before the first token, or before a revocation, ends with it.
+#[test]
+fn a_body_that_arrives_after_its_caller_was_shut_out_does_nothing() {
+    let (_folder, server, mut api) = Server::fresh();
+    let storage = api.create_storage("s");
+    let stream = harness::Agent::declare(&mut api, &storage, "web", "t", "none");
+    let create: [&[u8]; 2] = [b"{\"name\":", b"\"evil\",\"role\":\"operator\"}"];
+    let json = "application/json";
+    let tokens = "/api/v1/tokens";
+    let mut operator = String::new();
+    let (status, body) = in_two_parts(&server, (tokens, json, ""), create, || {
+        operator = self::create(&server, None, &["operator"]);
+    });
+    assert!(status == 401 && body.contains("token_required"), "{body}");
+
+    let revoked = |role: &str, path: &str, media_type: &str, body: [&[u8]; 2]| {
+        let token = self::create(&server, Some(&operator), &[role]);
+        let field = format!("authorization: Bearer {token}\r\n");
+        let id = token.split('_').nth(1).unwrap();
+        in_two_parts(&server, (path, media_type, &field), body, || {
+            let revoke = ["token", "revoke", id];
+            assert_eq!(tracehold(&server, Some(&operator), &revoke).0, 0);
+        })
+    };
+    let (status, body) = revoked("operator", tokens, json, create);
+    assert!(status == 401 && body.contains("token_invalid"), "{body}");
+    let record = |sequence| {
+        let payload = b"packet";
+        let position = storage_format::StreamPosition::new(1, sequence);
+        let header = storage_format::batch::RecordHeader::of(payload, position);
+        [&header.encode()[..], payload].concat()
+    };
+    let (first, rest) = (record(0), [record(1), record(2)].concat());
+    let batch = storage_format::batch::MEDIA_TYPE;
+    let (status, body) = revoked("agent", stream.path(), batch, [&first, &rest]);
+    assert!(status == 401 && body.contains("token_invalid"), "{body}");
+    let ask = Request::new("HEAD", stream.path());
+    let ask = ask.header("authorization", format!("Bearer {operator}"));
+    let next = server.connect().send(&ask).unwrap();
+    assert_eq!(next.header("tracehold-next-sequence"), Some("1"));
+    let list = tracehold(&server, Some(&operator), &["token", "list"]).1;
+    assert!(!list.contains("evil"), "{list}");
+}

@@ -4,6 +4,9 @@
 //! on, a request is refused unless the rule of its route admits its token
 //! (`docs/decisions/0068-tokens.md`).
 
+mod admitted_body;
+mod admitted_end;
+mod caller;
 mod offline;
 mod rules;
 mod token;
@@ -11,6 +14,7 @@ mod tokens;
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -20,6 +24,9 @@ use storage_format::{AgentId, StorageId};
 
 use crate::config::AccessConfig;
 use crate::problem::Problem;
+use admitted_body::AdmittedBody;
+pub(crate) use admitted_end::Ended;
+pub(crate) use caller::Caller;
 pub use offline::{OfflineError, create_operator_token};
 use rules::{Beyond, Rule};
 pub(crate) use rules::{Right, rule_for, rule_of};
@@ -39,36 +46,9 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"tracehol
 const CHALLENGE_INVALID: HeaderValue =
     HeaderValue::from_static("Bearer realm=\"tracehold\", error=\"invalid_token\"");
 
-/// Who sent a request.
-#[derive(Debug, Clone)]
-pub(crate) enum Caller {
-    /// Somebody, on a server without tokens.
-    Anyone,
-    /// The owner of a token.
-    Token(Arc<Token>),
-}
-
-impl Caller {
-    /// Whether the caller may know of this storage.
-    pub(crate) fn sees_storage(&self, id: StorageId) -> bool {
-        match self {
-            Self::Anyone => true,
-            Self::Token(token) => token.storages.is_empty() || token.storages.contains(&id),
-        }
-    }
-
-    /// Whether the caller may know of this agent.
-    pub(crate) fn sees_agent(&self, id: &AgentId) -> bool {
-        match self {
-            Self::Anyone => true,
-            Self::Token(token) => token.agents.is_empty() || token.agents.contains(id),
-        }
-    }
-}
-
 /// Admission of requests.
 pub(crate) struct Access {
-    tokens: Tokens,
+    tokens: Arc<Tokens>,
     is_metrics_open: bool,
 }
 
@@ -79,7 +59,7 @@ impl Access {
         config: &AccessConfig,
     ) -> Result<Self, TokensError> {
         Ok(Self {
-            tokens: Tokens::load(documents).await?,
+            tokens: Arc::new(Tokens::load(documents).await?),
             is_metrics_open: config.metrics_open,
         })
     }
@@ -94,9 +74,13 @@ impl Access {
         self.tokens.all()
     }
 
-    /// Creates a token, and returns it with the text for its owner.
-    pub(crate) async fn create(&self, new: NewToken) -> Result<(Arc<Token>, String), TokensError> {
-        self.tokens.create(new).await
+    /// Creates a token for `caller`, and returns it with the text for its owner.
+    pub(crate) async fn create(
+        &self,
+        caller: &Caller,
+        new: NewToken,
+    ) -> Result<(Arc<Token>, String), TokensError> {
+        self.tokens.create(caller, new).await
     }
 
     /// Revokes a token.
@@ -137,12 +121,14 @@ impl Access {
             return Err(Refusal::Storage(storage));
         }
         if let Some(agent) = &named.agent
-            && !caller.sees_agent(agent)
+            && !token.agents.is_empty()
+            && !token.agents.contains(agent)
         {
             return Err(Refusal::Agent);
         }
         let is_wide = match rule.beyond {
             Beyond::Nothing | Beyond::Seen => false,
+            Beyond::Agents => token.is_scoped() && token.agents.is_empty(),
             Beyond::Storages => !token.storages.is_empty(),
             Beyond::Everything => token.is_scoped(),
         };
@@ -206,11 +192,24 @@ pub(crate) async fn admit(
     next: Next,
 ) -> Response {
     let (mut head, body) = request.into_parts();
+    let change = access.tokens.change_count();
     let admitted = admitted(&access, &mut head).await;
     match admitted {
         Ok(caller) => {
+            // Most requests have no body and need no box for it.
+            let body = if http_body::Body::is_end_stream(&body) {
+                body
+            } else {
+                let (caller, tokens) = (caller.clone(), Arc::clone(&access.tokens));
+                Body::new(AdmittedBody::new(body, caller, tokens, change))
+            };
             head.extensions.insert(caller);
-            next.run(Request::from_parts(head, body)).await
+            let mut response = next.run(Request::from_parts(head, body)).await;
+            if response.status() == StatusCode::UNAUTHORIZED {
+                let fields = response.headers_mut();
+                fields.insert(header::WWW_AUTHENTICATE, CHALLENGE_INVALID);
+            }
+            response
         }
         Err(refusal) => refusal.into_response(),
     }
@@ -230,9 +229,13 @@ async fn admitted(access: &Access, head: &mut http::request::Parts) -> Result<Ca
     }
     let caller = access.caller(&head.headers)?;
     let values = RawPathParams::from_request_parts(head, &()).await;
-    // Without its values a path names nothing, and a scope would be passed by.
-    let values = values.map_err(|_| Refusal::Wide)?;
-    let named = Named::of(path, &values);
+    let named = match (&values, &caller) {
+        (Ok(values), _) => Named::of(path, values),
+        // Without its values a path names nothing, and a scope would be passed by.
+        (Err(_), Caller::Token(token)) if token.is_scoped() => return Err(Refusal::Wide),
+        // The handler refuses it.
+        (Err(_), _) => Named::default(),
+    };
     access.check(&caller, rule, &named)?;
     Ok(caller)
 }
@@ -314,11 +317,22 @@ impl From<Refusal> for Problem {
     }
 }
 
+impl From<Ended> for Problem {
+    fn from(ended: Ended) -> Self {
+        let refusal = match ended {
+            Ended::NoToken => Refusal::NoToken,
+            Ended::Token(why) => Refusal::Token(why),
+        };
+        Self::from(refusal).closing()
+    }
+}
+
 impl From<TokensError> for Problem {
     fn from(error: TokensError) -> Self {
         let detail = error.to_string();
         match error {
             TokensError::Storage(error) => error.into(),
+            TokensError::Ended(ended) => ended.into(),
             TokensError::NotFound(_) => Self::new(
                 StatusCode::NOT_FOUND,
                 "token_not_found",

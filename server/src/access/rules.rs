@@ -32,6 +32,8 @@ pub(super) enum Beyond {
     Nothing,
     /// A list of what the caller may see.
     Seen,
+    /// An agent, which is not of one storage.
+    Agents,
     /// Any storage.
     Storages,
     /// Any storage and any agent.
@@ -69,10 +71,10 @@ pub(super) const RULES: &[Rule] = rules! {
     POST "/v1/traces" Push Everything;
     GET "/storage/{id}/{file}" Read Nothing;
     GET "/api/v1/agents" Find Seen;
-    GET "/api/v1/agents/{agent}" Find Nothing;
-    PUT "/api/v1/agents/{agent}" Push Nothing;
-    PUT "/api/v1/agents/{agent}/metadata" Push Nothing;
-    PUT "/api/v1/agents/{agent}/streams/{stream}" Push Nothing;
+    GET "/api/v1/agents/{agent}" Find Agents;
+    PUT "/api/v1/agents/{agent}" Push Agents;
+    PUT "/api/v1/agents/{agent}/metadata" Push Agents;
+    PUT "/api/v1/agents/{agent}/streams/{stream}" Push Agents;
     HEAD "/api/v1/agents/{agent}/streams/{stream}/packets" Push Storages;
     POST "/api/v1/agents/{agent}/streams/{stream}/packets" Push Storages;
     GET "/api/v1/buffer" Read Everything;
@@ -144,7 +146,7 @@ const SPANS: Rule = Rule {
 /// The rule of a request to this route.
 pub(crate) fn rule_for(method: &Method, path: &str, query: Option<&str>) -> Option<&'static Rule> {
     match path {
-        VERIFY if query.is_some() => Some(&REPAIR),
+        VERIFY if query.is_some_and(|query| !query.is_empty()) => Some(&REPAIR),
         OTLP_EXPORT => Some(&SPANS),
         _ => rule_of(method, path),
     }

@@ -78,7 +78,7 @@ pub(crate) struct NewToken {
 
 /// Why a token is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Why {
+pub enum Why {
     /// It is not a token of this server.
     Unknown,
     /// It was revoked.
@@ -114,6 +114,11 @@ impl Token {
             return Err(Why::Unknown);
         }
         // Only the owner of the secret learns the following.
+        self.check_time(now)
+    }
+
+    /// Whether it is good now, whoever presents it.
+    pub(crate) fn check_time(&self, now: i64) -> Result<(), Why> {
         match (self.revoked, self.expires) {
             (Some(_), _) => Err(Why::Revoked),
             (None, Some(expires)) if expires <= now => Err(Why::Expired),
@@ -123,7 +128,7 @@ impl Token {
 
     /// Whether it can be presented at this time.
     pub(crate) fn is_good(&self, now: i64) -> bool {
-        self.revoked.is_none() && self.expires.is_none_or(|expires| expires > now)
+        self.check_time(now).is_ok()
     }
 
     /// Whether it is limited to some agents or storages.

@@ -1,6 +1,7 @@
 //! All tokens of a server: in memory, and in one document of the data folder.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -8,9 +9,12 @@ use serde::{Deserialize, Serialize};
 use storage_core::{Documents, StorageError};
 use thiserror::Error;
 
+use super::admitted_end::Ended;
+use super::caller::Caller;
 use super::token::{NewToken, Role, Secret, Token, Why};
 use crate::clock::now_ns;
 use crate::config::TOKENS_FILE as DOCUMENT;
+use crate::plain_text::is_plain;
 use crate::secrets::NoRandomness;
 
 /// Tokens that a server keeps, with those that are revoked or expired.
@@ -41,6 +45,9 @@ pub enum TokensError {
     /// There is no token with this id.
     #[error("no token has the id {0:?}")]
     NotFound(String),
+    /// Who asked for the change is no longer admitted.
+    #[error("the request is no longer admitted: {0}")]
+    Ended(#[from] Ended),
     /// No secret can be made.
     #[error(transparent)]
     NoRandomness(#[from] NoRandomness),
@@ -116,11 +123,12 @@ impl TokenList {
         new: NewToken,
         now: i64,
     ) -> Result<(Arc<Token>, String), TokensError> {
-        let is_name = !new.name.is_empty()
-            && new.name.len() <= NAME_BYTES_MAX
-            && !new.name.chars().any(char::is_control);
+        let is_name =
+            !new.name.is_empty() && new.name.len() <= NAME_BYTES_MAX && is_plain(&new.name);
         let problem = if !is_name {
-            Some("its name must have 1 to 255 bytes, none of them a control character")
+            Some(
+                "its name must have 1 to 255 bytes, without control characters or marks of direction",
+            )
         } else if new.agents.len() > SCOPE_MAX || new.storages.len() > SCOPE_MAX {
             Some("its scope lists more than 1024 agents or storages")
         } else if !new.agents.is_empty() && new.role != Role::Agent {
@@ -146,6 +154,19 @@ impl TokenList {
         Ok((token, text))
     }
 
+    /// Whether a caller that was admitted still is.
+    fn still_admits(&self, caller: &Caller, now: i64) -> Result<(), Ended> {
+        match caller {
+            Caller::Anyone if self.is_closed() => Err(Ended::NoToken),
+            Caller::Anyone => Ok(()),
+            Caller::Token(known) => {
+                let token = self.tokens.iter().find(|token| token.id == known.id);
+                let token = token.ok_or(Ended::Token(Why::Unknown))?;
+                token.check_time(now).map_err(Ended::Token)
+            }
+        }
+    }
+
     fn revoke(&mut self, id: &str, now: i64) -> Result<(), TokensError> {
         let token = self.tokens.iter_mut().find(|token| token.id == id);
         let token = token.ok_or_else(|| TokensError::NotFound(id.to_owned()))?;
@@ -168,6 +189,8 @@ pub(super) struct Tokens {
     documents: Documents,
     /// Held while the document is replaced.
     changing: tokio::sync::Mutex<()>,
+    /// Number of changes.
+    changed: AtomicU64,
 }
 
 impl Tokens {
@@ -177,6 +200,7 @@ impl Tokens {
             list: RwLock::new(TokenList::parse(document.as_deref())?),
             documents: documents.clone(),
             changing: tokio::sync::Mutex::default(),
+            changed: AtomicU64::new(0),
         })
     }
 
@@ -193,9 +217,28 @@ impl Tokens {
         self.list.read().tokens.clone()
     }
 
-    /// Creates a token. It is accepted once it is durable.
-    pub(super) async fn create(&self, new: NewToken) -> Result<(Arc<Token>, String), TokensError> {
-        self.change(|list| list.create(new, now_ns())).await
+    /// Number of changes: what was true of a caller is true as long as it stays the same.
+    pub(super) fn change_count(&self) -> u64 {
+        self.changed.load(Ordering::SeqCst)
+    }
+
+    /// Whether a caller that was admitted still is.
+    pub(super) fn still_admits(&self, caller: &Caller) -> Result<(), Ended> {
+        self.list.read().still_admits(caller, now_ns())
+    }
+
+    /// Creates a token for `caller`. It is accepted once it is durable.
+    pub(super) async fn create(
+        &self,
+        caller: &Caller,
+        new: NewToken,
+    ) -> Result<(Arc<Token>, String), TokensError> {
+        self.change(|list| {
+            // Two may have come to an open server, and the other one was first.
+            list.still_admits(caller, now_ns())?;
+            list.create(new, now_ns())
+        })
+        .await
     }
 
     /// Revokes a token. It is refused before this returns.
@@ -212,6 +255,7 @@ impl Tokens {
         let result = change(&mut next)?;
         self.documents.write(DOCUMENT, next.to_document()).await?;
         *self.list.write() = next;
+        self.changed.fetch_add(1, Ordering::SeqCst);
         Ok(result)
     }
 }

@@ -88,6 +88,7 @@ impl From<IngestError> for Problem {
                 .remedy("send the body without pauses")
                 .closing();
             }
+            IngestError::NotAdmitted(ended) => return (*ended).into(),
             IngestError::Body(_) | IngestError::Broken(_) => {
                 return Self::new(
                     StatusCode::BAD_REQUEST,

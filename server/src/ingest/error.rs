@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::access::Ended;
 use crate::request_body::BodyError;
 
 /// Why a body, or a record in it, is refused.
@@ -44,6 +45,9 @@ pub(crate) enum IngestError {
     /// The body is incomplete.
     #[error(transparent)]
     Body(#[from] BodyError),
+    /// The caller was admitted when the request began, and no longer is.
+    #[error(transparent)]
+    NotAdmitted(#[from] Ended),
     /// The body is incomplete, as the framework reports.
     #[error("the body is incomplete: {0}")]
     Broken(String),
@@ -56,9 +60,20 @@ impl IngestError {
 
     /// Unwraps the error that the framework returned.
     pub(crate) fn of_body(error: axum::Error) -> Self {
-        match error.into_inner().downcast::<BodyError>() {
+        let mut error = error.into_inner();
+        // A body in a body has an error in an error.
+        while error.is::<axum::Error>() {
+            error = match error.downcast::<axum::Error>() {
+                Ok(inner) => inner.into_inner(),
+                Err(same) => return Self::Broken(same.to_string()),
+            };
+        }
+        match error.downcast::<BodyError>() {
             Ok(error) => Self::Body(*error),
-            Err(other) => Self::Broken(other.to_string()),
+            Err(other) => match other.downcast::<Ended>() {
+                Ok(ended) => Self::NotAdmitted(*ended),
+                Err(other) => Self::Broken(other.to_string()),
+            },
         }
     }
 }

@@ -65,11 +65,13 @@ fn disambiguated(joined: &str, identity: &Identity) -> AgentId {
     id.parse().expect("only characters of ids remain")
 }
 
-/// The start of a text, cut at a character boundary.
+/// The start of a text, cut at a character boundary, in one line.
 fn shortened(text: &str) -> String {
     let end = (0..=text.len().min(TEXT_BYTES_MAX)).rev();
     let end = end.into_iter().find(|end| text.is_char_boundary(*end));
-    text[..end.unwrap_or(0)].to_owned()
+    let replaced = text[..end.unwrap_or(0)].chars();
+    let replaced = replaced.map(|c| if c.is_control() { ' ' } else { c });
+    replaced.collect()
 }
 
 #[cfg(test)]

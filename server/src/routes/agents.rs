@@ -19,6 +19,7 @@ use super::page::{Page, limit_of, query};
 use super::refusals::{BadRequest, Conflict, NotFound, PayloadTooLarge, UnprocessableEntity};
 use crate::access::Caller;
 use crate::app_state::AppState;
+use crate::plain_text::is_plain;
 use crate::problem::Problem;
 
 /// The description of an agent, as it registers.
@@ -124,6 +125,10 @@ pub(super) async fn register(
 ) -> Result<Json<AgentDocument>, Problem> {
     let id: AgentId = agent.parse()?;
     let request: AgentRegistration = read_json(&app, &headers, body).await?;
+    let texts = [request.name.as_deref(), Some(&*request.host)];
+    if !texts.into_iter().flatten().all(is_plain) {
+        return Err(agent_malformed());
+    }
     let spec = AgentSpec {
         name: request.name.unwrap_or_else(|| id.to_string()),
         id,
@@ -132,6 +137,18 @@ pub(super) async fn register(
     };
     let agent = app.engine.agents().register(spec).await?;
     Ok(Json(AgentDocument::from(&*agent)))
+}
+
+fn agent_malformed() -> Problem {
+    Problem::new(
+        StatusCode::BAD_REQUEST,
+        "agent_malformed",
+        "the description of the agent is not allowed",
+    )
+    .cause(
+        "its name or host has control characters or marks of direction, which forge lines of lists",
+    )
+    .remedy("send name and host as one line of text")
 }
 
 /// Lists agents, sorted by id.
@@ -190,7 +207,10 @@ pub(super) struct MetadataQuery {
 #[utoipa::path(
     put, operation_id = "put_agent_metadata", path = "/agents/{agent}/metadata", tag = "agents",
     params(("agent" = String, Path), MetadataQuery),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content(
+        (Vec<u8> = "application/octet-stream"),
+        (Vec<u8> = "text/plain"),
+    )),
     responses(
         (status = 204, description = "Stored"),
         NotFound, PayloadTooLarge, UnprocessableEntity,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use query_language::time::rfc3339;
@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::json::{read_json, with_location};
 use super::page::{Page, limit_of, query};
 use super::refusals::{BadRequest, Conflict, NotFound, UnprocessableEntity};
-use crate::access::{NewToken, Role, Token};
+use crate::access::{Caller, NewToken, Role, Token};
 use crate::app_state::AppState;
 use crate::clock::now_ns;
 use crate::problem::Problem;
@@ -106,6 +106,7 @@ impl From<&Token> for TokenDocument {
 )]
 pub(super) async fn create(
     State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
@@ -123,7 +124,7 @@ pub(super) async fn create(
         storages: storages?,
         expires: lasts.map(|lasts| now_ns().saturating_add(lasts)),
     };
-    let (token, secret) = app.access.create(new).await?;
+    let (token, secret) = app.access.create(&caller, new).await?;
     tracing::info!(token = token.id, role = ?token.role, "a token was created");
     let location = format!("/api/v1/tokens/{}", token.id);
     let document = NewTokenDocument {

@@ -7,7 +7,7 @@ use storage_core::{Engine, EngineConfig};
 use storage_format::StorageId;
 
 use super::*;
-use crate::access::{NewToken, Role, admit};
+use crate::access::{Caller, NewToken, Role, admit};
 use crate::config::AccessConfig;
 use crate::problem::Problem;
 
@@ -23,10 +23,10 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("get", "/storage/{id}/{file}", "roRO"),
     ("post", "/v1/traces", "ao"),
     ("get", "/api/v1/agents", "aroARO"),
-    ("get", "/api/v1/agents/{agent}", "aroARO"),
-    ("put", "/api/v1/agents/{agent}", "aoAO"),
-    ("put", "/api/v1/agents/{agent}/metadata", "aoAO"),
-    ("put", "/api/v1/agents/{agent}/streams/{stream}", "aoAO"),
+    ("get", "/api/v1/agents/{agent}", "aroA"),
+    ("put", "/api/v1/agents/{agent}", "aoA"),
+    ("put", "/api/v1/agents/{agent}/metadata", "aoA"),
+    ("put", "/api/v1/agents/{agent}/streams/{stream}", "aoA"),
     (
         "head",
         "/api/v1/agents/{agent}/streams/{stream}/packets",
@@ -166,6 +166,7 @@ fn new(role: Role, is_scoped: bool) -> NewToken {
 /// A token for each letter of the table.
 async fn tokens(access: &Access) -> Vec<(char, String)> {
     let mut tokens = Vec::new();
+    let mut caller = Caller::Anyone;
     for (letter, role, is_scoped) in [
         ('o', Role::Operator, false),
         ('a', Role::Agent, false),
@@ -174,7 +175,11 @@ async fn tokens(access: &Access) -> Vec<(char, String)> {
         ('R', Role::Reader, true),
         ('O', Role::Operator, true),
     ] {
-        let (_, text) = access.create(new(role, is_scoped)).await.unwrap();
+        let created = access.create(&caller, new(role, is_scoped)).await;
+        let (token, text) = created.unwrap();
+        if letter == 'o' {
+            caller = Caller::Token(token);
+        }
         tokens.push((letter, text));
     }
     tokens
@@ -245,6 +250,11 @@ async fn a_repair_is_for_operators_however_it_is_spelled() {
             );
         }
     }
+    // An empty query asks for nothing.
+    let target = format!("/api/v1/storages/{OWN}/verify?");
+    let (_, reader) = tokens.iter().find(|(letter, _)| *letter == 'r').unwrap();
+    let (status, ..) = ask(&doorway, "post", &target, Some(reader)).await;
+    assert_eq!(status, 418);
     engine.shutdown().await.unwrap();
 }
 
@@ -292,7 +302,9 @@ async fn outside_its_scope_a_token_learns_nothing() {
 async fn tokens_outlive_the_server_and_end_when_they_are_revoked() {
     let folder = tempfile::tempdir().unwrap();
     let (engine, access) = started(folder.path()).await;
-    let first = access.create(new(Role::Reader, false)).await;
+    let first = access
+        .create(&Caller::Anyone, new(Role::Reader, false))
+        .await;
     assert!(first.is_err(), "nobody could create the second one");
     let tokens = tokens(&access).await;
     let ids: Vec<String> = (access.tokens().iter())
@@ -341,10 +353,36 @@ async fn the_real_routes_are_behind_the_admission() {
     let folder = tempfile::tempdir().unwrap();
     let (app, engine) = app(folder.path()).await;
     let router = router(Arc::clone(&app));
-    app.access.create(new(Role::Operator, false)).await.unwrap();
+    let first = new(Role::Operator, false);
+    app.access.create(&Caller::Anyone, first).await.unwrap();
     for (name, path, admitted) in ADMITTED {
         let (status, ..) = ask(&router, name, &filled(path), None).await;
         assert_eq!(status == 401, *admitted != "*", "{name} {path}: {status}");
     }
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_path_that_cannot_be_decoded_is_left_to_the_handler() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, access) = started(folder.path()).await;
+    let doorway = doorway(&access);
+    for (letter, token) in tokens(&access).await {
+        let target = "/api/v1/agents/%ff";
+        let (status, ..) = ask(&doorway, "get", target, Some(&token)).await;
+        let wanted = if letter.is_lowercase() { 418 } else { 403 };
+        assert_eq!(status, wanted, "{letter}");
+    }
+    engine.shutdown().await.unwrap();
+}
+
+/// Two found the server open; the second one is late.
+#[tokio::test]
+async fn only_one_of_two_makes_the_first_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, access) = started(folder.path()).await;
+    let create = || access.create(&Caller::Anyone, new(Role::Operator, false));
+    let (one, other) = tokio::join!(create(), create());
+    assert!(one.is_ok() != other.is_ok());
     engine.shutdown().await.unwrap();
 }

@@ -1,0 +1,35 @@
+//! Who sent a request, and what they may know of.
+
+use std::sync::Arc;
+
+use storage_format::{AgentId, StorageId};
+
+use super::token::Token;
+
+/// Who sent a request.
+#[derive(Debug, Clone)]
+pub(crate) enum Caller {
+    /// Somebody, on a server without tokens.
+    Anyone,
+    /// The owner of a token.
+    Token(Arc<Token>),
+}
+
+impl Caller {
+    /// Whether the caller may know of this storage.
+    pub(crate) fn sees_storage(&self, id: StorageId) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Token(token) => token.storages.is_empty() || token.storages.contains(&id),
+        }
+    }
+
+    /// Whether the caller may know of this agent. A token that is limited to storages alone has no
+    /// agents.
+    pub(crate) fn sees_agent(&self, id: &AgentId) -> bool {
+        match self {
+            Self::Anyone => true,
+            Self::Token(token) => !token.is_scoped() || token.agents.contains(id),
+        }
+    }
+}
