@@ -572,3 +572,30 @@ fn an_interrupted_export_continues_where_it_ended() {
     assert_eq!(changed.status, 200);
     assert_ne!(changed.header("etag"), Some(etag.as_str()));
 }
+
+/// A form of a web page sends these types without asking the server first.
+#[test]
+fn an_archive_is_not_accepted_as_a_form() {
+    let (_folder, server, mut api) = Server::fresh();
+    let storage = filled(&mut api, "form");
+    let archive = export(&mut api, &storage);
+    api.done("DELETE", &format!("/storages/{storage}"), None);
+    for (media_type, expected) in [
+        ("text/plain", 415),
+        ("application/x-www-form-urlencoded", 415),
+        ("multipart/form-data; boundary=x", 415),
+        ("Application/ZIP; x=y", 201),
+    ] {
+        let request = Request::new("POST", "/api/v1/storages/import")
+            .header("content-type", media_type)
+            .body(&archive);
+        let response = server.api().send(&request).unwrap();
+        assert_eq!(
+            response.status,
+            expected,
+            "{media_type}: {}",
+            response.brief()
+        );
+        assert_eq!(names(&server).len(), usize::from(expected == 201));
+    }
+}

@@ -32,7 +32,8 @@ pub(super) async fn read_json<T: DeserializeOwned>(
         return Err(IngestError::EncodingUnsupported.into());
     }
     let text = read_body(body, app.config.http.json_bytes_max).await?;
-    if !text.is_empty() && !is_json(headers) {
+    let is_absent = text.is_empty() && !headers.contains_key(header::CONTENT_TYPE);
+    if !is_absent && !is_json(headers) {
         return Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "media_type_unsupported",

@@ -15,6 +15,7 @@ mod io_trace;
 mod jobs;
 mod json;
 mod labels;
+mod media_types;
 mod otlp;
 mod packets;
 mod page;
@@ -212,8 +213,10 @@ fn complete(
     app: Arc<AppState>,
 ) -> Router {
     let known = Arc::new(parameters::known(description));
+    let types = Arc::new(media_types::described(description));
     router
         .route_layer(from_fn_with_state(known, parameters::refuse_unknown))
+        .route_layer(from_fn_with_state(types, media_types::refuse_other))
         // A call of gRPC, which OpenAPI cannot describe.
         .route(OTLP_EXPORT, post(otlp::export))
         .route_layer(from_fn_with_state(Arc::clone(&app.audit), audit::note))

@@ -158,7 +158,14 @@ async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine
 
 /// The state of the server over a new engine.
 async fn app(folder: &std::path::Path) -> (Arc<AppState>, storage_core::Engine) {
-    let mut config = Config::default();
+    app_with(folder, Config::default()).await
+}
+
+/// As [`app`], with these settings.
+async fn app_with(
+    folder: &std::path::Path,
+    mut config: Config,
+) -> (Arc<AppState>, storage_core::Engine) {
     config.storage.data_dir = folder.to_owned();
     config.storage.io = Io::Blocking;
     let engine = storage_core::Engine::open(config.engine()).await.unwrap();
@@ -278,5 +285,59 @@ async fn a_list_is_no_body_of_any_route() {
         }
     }
     assert!(checked > 10, "{checked}");
+    engine.shutdown().await.unwrap();
+}
+
+/// The media types of the bodies of each route, and whether its body may be empty JSON.
+fn media_types() -> Vec<(String, String, Vec<String>)> {
+    let description: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let types = |method: &str, path: &str| {
+        let content = &description["paths"][path][method]["requestBody"]["content"];
+        let types = content.as_object().map(|content| content.keys().cloned());
+        types.into_iter().flatten().collect()
+    };
+    let routes = described().into_iter();
+    routes
+        .map(|(method, path)| (types(&method, &path), method, path))
+        .map(|(types, method, path)| (method, path, types))
+        .collect()
+}
+
+#[tokio::test]
+async fn every_route_refuses_bodies_of_other_types() {
+    let folder = tempfile::tempdir().unwrap();
+    let (app, engine) = app(folder.path()).await;
+    let router = router(Arc::clone(&app));
+    let mut with_body = 0;
+    for (method, path, types) in media_types() {
+        let is_safe = method == "get" || method == "head";
+        with_body += u32::from(!types.is_empty());
+        for sent in [
+            "application/x-www-form-urlencoded",
+            "Multipart/Form-Data; boundary=x",
+            "text/plain",
+            "text/html",
+            "",
+        ] {
+            for body in ["", "{}"] {
+                let request = Request::builder()
+                    .method(Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap())
+                    .uri(filled(&path))
+                    .header("content-type", sent)
+                    .body(Body::from(body))
+                    .unwrap();
+                let status = router.clone().oneshot(request).await.unwrap().status();
+                let is_described = types.iter().any(|known| known == sent);
+                let is_form = !["", "text/html"].contains(&sent);
+                let wanted = !is_safe && !is_described && (is_form || !types.is_empty());
+                let is_refused = status == StatusCode::UNSUPPORTED_MEDIA_TYPE;
+                assert_eq!(
+                    is_refused, wanted,
+                    "{method} {path} {sent:?} {body:?}: {status}"
+                );
+            }
+        }
+    }
+    assert!(with_body > 15, "{with_body}");
     engine.shutdown().await.unwrap();
 }
