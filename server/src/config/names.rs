@@ -37,7 +37,21 @@ pub(super) fn invalid_names(config: &Config) -> Vec<InvalidSetting> {
              https://ui.example",
         );
     }
+    let readers = &config.http.cors_origins;
+    let is_every_page = readers.trim() == "*";
+    for origin in items(readers).filter(|origin| !is_every_page && !is_page_of_origin(origin)) {
+        invalid(
+            "http.cors_origins",
+            format!("contains {origin:?}, which is not the origin of a page"),
+            "list SCHEME://HOST or SCHEME://HOST:PORT, separated by commas, or set it to \"*\" alone",
+        );
+    }
     all
+}
+
+/// Pages without an address are nobody in particular: `*` would be meant.
+fn is_page_of_origin(text: &str) -> bool {
+    is_origin(text) && !text.eq_ignore_ascii_case("null")
 }
 
 /// The items of a list with commas.

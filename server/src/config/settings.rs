@@ -64,6 +64,8 @@ pub struct HttpConfig {
     pub allowed_hosts: String,
     /// Origins of foreign web pages that may change things, separated by commas.
     pub allowed_origins: String,
+    /// Origins of foreign web pages that may read responses, separated by commas; `*` for all.
+    pub cors_origins: String,
     /// Maximum number of connections.
     pub connections_max: u32,
     /// Maximum number of connections of one address other than loopback.
@@ -101,6 +103,7 @@ impl Default for HttpConfig {
             insecure: false,
             allowed_hosts: String::new(),
             allowed_origins: String::new(),
+            cors_origins: String::new(),
             connections_max: 1024,
             connections_per_peer_max: 512,
             header_read_seconds: 10,

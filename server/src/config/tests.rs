@@ -264,6 +264,15 @@ fn names_that_cannot_work_are_refused() {
     for origins in ["", "https://ui.example, http://[::1]:80", "null", "app://x"] {
         check("http", "allowed_origins", origins, "");
     }
+    for origins in ["", "*", "https://ui.example, http://[::1]:80", "app://x"] {
+        check("http", "cors_origins", origins, "");
+    }
+    for origin in ["foo", "null", "https://a/", "https://*.a"] {
+        let found = format!("contains {origin:?}");
+        check("http", "cors_origins", origin, &found);
+    }
+    let mixed = "*, https://a";
+    check("http", "cors_origins", mixed, "contains \"*\"");
     for origin in [
         "foo",
         "*",

@@ -4,6 +4,7 @@
 mod agents;
 mod archives;
 mod copies;
+mod cors;
 mod description;
 mod descriptors;
 mod documents;
@@ -214,7 +215,8 @@ fn complete(
 ) -> Router {
     let known = Arc::new(parameters::known(description));
     let types = Arc::new(media_types::described(description));
-    router
+    let cors = cors::layer(&app.config.http);
+    let router = router
         .route_layer(from_fn_with_state(known, parameters::refuse_unknown))
         .route_layer(from_fn_with_state(types, media_types::refuse_other))
         // A call of gRPC, which OpenAPI cannot describe.
@@ -223,7 +225,12 @@ fn complete(
         .route_layer(from_fn_with_state(Arc::clone(&app.access), access::admit))
         .merge(other_signals())
         .fallback(|| async { StatusCode::NOT_FOUND.into_response() })
-        .with_state(app)
+        .with_state(app);
+    // A preflight has no token, and is answered before one is asked for.
+    match cors {
+        Some(cors) => router.layer(cors),
+        None => router,
+    }
 }
 
 #[cfg(test)]
