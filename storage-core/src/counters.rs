@@ -157,6 +157,10 @@ counters! {
     failed_storages: Counter,
     /// 1 when the I/O thread has ended unexpectedly, at the last call of `Engine::failures`.
     io_thread_failed: Counter,
+    /// Bytes of finalized storages that were compared with their checksums.
+    checked_bytes: Counter,
+    /// Blocks of these that were found damaged.
+    damaged_blocks: Counter,
     /// Bytes of index blocks in the cache.
     index_cache_bytes: Counter,
     /// Lookups of index blocks that hit the cache.

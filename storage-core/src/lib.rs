@@ -17,6 +17,7 @@
 //! | `repair` | what of a failed storage is whole; the log without the rest |
 //! | `budget` | the bytes in flight, and the turns of agents that wait |
 //! | `droppable` | packets that may be dropped for others |
+//! | `checked` | blocks of files that are compared with their checksums before they are sent |
 //! | `catalog` | a fast start with many storages |
 //! | `traced` | names of files in the I/O trace |
 //! | `labels` | label types and values |
@@ -41,11 +42,13 @@ mod archive;
 mod arranging;
 mod budget;
 mod catalog;
+mod checked;
 mod checksums;
 pub mod clock;
 mod codec;
 mod config;
 mod counters;
+mod damage;
 mod droppable;
 mod engine;
 mod error;
@@ -81,15 +84,18 @@ mod writer;
 
 pub use agents::{Agent, AgentSpec, Agents};
 pub use budget::{ByteBudget, BytePermit};
+pub use checked::CheckedFile;
 pub use config::{DiskLow, EngineConfig, IoChoice};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
+pub use damage::Damage;
 pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection,
-    Created, DerivedFiles, Documents, Engine, Export, Failures, FileInfo, IdempotencyKey, Ingest,
-    LabelTypeInfo, Labels, LeafInfo, LeafPackets, LeftRing, NewStorage, PacketInfo, Page,
-    PendingPush, QueryCache, Reading, Rings, ServedFile, StorageCounts, StorageFilter, StorageInfo,
-    StorageLabel, StorageLeaves, StoragePatch, Storages, Transfer, change_document, check_archive,
+    Created, DerivedFiles, Documents, Engine, Export, Failures, FileInfo,
+    IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafPackets, LeftRing, NewStorage,
+    PacketInfo, Page, PendingPush, QueryCache, Reading, Rings, ServedBytes, ServedFile,
+    StorageCounts, StorageFilter, StorageInfo, StorageLabel, StorageLeaves, StoragePatch, Storages,
+    Transfer, change_document, check_archive,
 };
 pub use error::{PacketSummary, StorageError};
 #[cfg(feature = "fault-points")]
@@ -105,4 +111,4 @@ pub use repair::{MissingPackets, RepairReport};
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
 pub use tree::{LeafBases, Selection};
-pub use verify::{Damage, VerifyReport};
+pub use verify::VerifyReport;

@@ -7,6 +7,7 @@ use std::{
     io::{self, IoSliceMut},
     os::unix::fs::{FileExt, MetadataExt},
     path::Path,
+    sync::Arc,
 };
 
 use io_trace::{Access, FileTag, Operation, errno};
@@ -16,9 +17,9 @@ use storage_format::checksum::crc32c_append;
 use crate::traced;
 
 /// A file that is open for reading.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ReadFile {
-    file: File,
+    file: Arc<File>,
     /// Set while I/O is traced.
     tag: Option<FileTag>,
 }
@@ -26,12 +27,20 @@ pub(crate) struct ReadFile {
 impl ReadFile {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            file: traced::operation(Operation::Open, path, || File::open(path))?,
+            file: Arc::new(traced::operation(Operation::Open, path, || {
+                File::open(path)
+            })?),
             tag: traced::tag_in_scope(path),
         })
     }
 
-    pub(crate) fn file(&self) -> &File {
+    /// A file that is open already.
+    pub(crate) fn shared(file: Arc<File>, tag: FileTag) -> Self {
+        let tag = Some(tag);
+        Self { file, tag }
+    }
+
+    pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
     }
 

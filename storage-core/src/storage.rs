@@ -25,7 +25,9 @@ use tokio::sync::mpsc;
 use crate::{
     Progress, StorageError,
     catalog::Catalog,
+    checked::CheckedFiles,
     clock::now_ns,
+    damage::Damage,
     droppable::{Droppable, DroppedPackets, LaneSignal},
     io::rename,
     io_thread::{IoThread, Tail},
@@ -76,6 +78,8 @@ pub(crate) struct Storage {
     pub(crate) cache: Arc<BlockCache>,
     /// Jobs on this storage; its deletion cancels them.
     jobs: parking_lot::Mutex<Vec<Weak<Progress>>>,
+    /// Which blocks of its files were compared with their checksums, once it is finalized.
+    pub(crate) checked: CheckedFiles,
     /// How its log was repaired, and what is missing since.
     pub(crate) repairs: RwLock<Arc<RepairFile>>,
 }
@@ -129,9 +133,17 @@ pub struct StorageStatus {
     pub arranged_bytes: u64,
     /// Bytes that it has to arrange; 0 when it arranges nothing.
     pub arranging_bytes: u64,
+    /// Damage that was found since the server started, while the files of the finalized storage
+    /// were read; at most [`DAMAGE_SHOWN_MAX`] places.
+    pub damage: Vec<Damage>,
+    /// Number of all these places.
+    pub damaged_places: u64,
     /// Why the storage is FAILED.
     pub failure: Option<String>,
 }
+
+/// Places of damage in the status of a storage.
+const DAMAGE_SHOWN_MAX: usize = 100;
 
 impl Storage {
     pub(crate) fn new(
@@ -143,6 +155,7 @@ impl Storage {
         Self {
             id: file.id,
             repairs: RwLock::new(Arc::new(RepairFile::new(file.id))),
+            checked: CheckedFiles::default(),
             folder,
             file: RwLock::new(file),
             tree: RwLock::new(tree),
@@ -509,6 +522,7 @@ impl Storage {
         let window = self.counts.window(now_ns());
         let counts = &self.counts;
         let arranging = self.arranging.lock().clone().unwrap_or_default();
+        let (damage, damaged_places) = self.checked.damage.list(DAMAGE_SHOWN_MAX);
         StorageStatus {
             id: self.id,
             state: file.state,
@@ -533,6 +547,8 @@ impl Storage {
             packets_per_second: window.finished as f64 / 30.0,
             arranged_bytes: arranging.bytes_done.load(Ordering::Relaxed),
             arranging_bytes: arranging.bytes_total.load(Ordering::Relaxed),
+            damage,
+            damaged_places,
             failure: file.failure,
         }
     }

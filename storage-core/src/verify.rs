@@ -22,6 +22,7 @@ use crate::{
     MissingPackets, Progress, StorageError,
     checksums::{read_checksums, sum_file},
     codec,
+    damage::Damage,
     io_thread::Tail,
     leaf_bytes::{LeafMap, LeafReader},
     read::{read_small, read_whole},
@@ -47,17 +48,6 @@ pub struct VerifyReport {
     pub missing_packets: u64,
     /// What is missing.
     pub missing: Vec<MissingPackets>,
-}
-
-/// Bytes that are not as they were written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Damage {
-    /// The file.
-    pub file: String,
-    /// Offset of the damage in bytes.
-    pub offset: u64,
-    /// What is wrong.
-    pub what: String,
 }
 
 struct Verification<'a> {

@@ -54,6 +54,12 @@ impl From<StorageError> for Problem {
                 .member("bytes_scanned", bytes_scanned)
                 .member("bytes_total", bytes_total)
                 .retry_after(RETRY_SECONDS),
+            StorageError::Damaged { path, source } => {
+                let file = path.file_name().unwrap_or_default();
+                problem
+                    .member("file", file.to_string_lossy())
+                    .member("offset", source.offset)
+            }
             StorageError::Stopping => problem.retry_after(RETRY_SECONDS).closing(),
             StorageError::WrongState { state, .. } => {
                 let state = serde_json::to_value(state).unwrap_or(Value::Null);

@@ -25,5 +25,13 @@ pub(crate) fn render_storages(counts: &StorageCounts, text: &mut Vec<u8>) {
          # TYPE tracehold_storage_poisoned_storages gauge\n\
          tracehold_storage_poisoned_storages {poisoned}\n"
     );
+    let damaged = counts.damaged;
+    let _ = write!(
+        all,
+        "# HELP tracehold_storage_damaged_storages Finalized storages with damage that was found \
+         since the start.\n\
+         # TYPE tracehold_storage_damaged_storages gauge\n\
+         tracehold_storage_damaged_storages {damaged}\n"
+    );
     text.extend_from_slice(all.as_bytes());
 }

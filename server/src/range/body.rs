@@ -11,6 +11,7 @@ use io_trace::Scope;
 use tokio::task::JoinHandle;
 
 use super::buffers::{Buffer, Buffers};
+use super::checking::Checking;
 use super::file::RangeFile;
 use super::header::ByteRange;
 use super::send_queue::{STAND_IN_BYTES_MAX, SendQueue};
@@ -43,6 +44,7 @@ pub(super) struct FileBody {
     /// Bytes that have yet to be sent.
     left: u64,
     waiting: Option<JoinHandle<io::Result<Buffer>>>,
+    checking: Checking,
     buffers: Arc<Buffers>,
     /// The queue for file bytes that the kernel sends, if the connection has one.
     files: Option<Arc<SendQueue>>,
@@ -70,6 +72,7 @@ pub(super) fn is_sendable(file: &RangeFile, range: ByteRange) -> bool {
 }
 
 impl FileBody {
+    /// A body whose first bytes were compared with their checksums a moment ago.
     pub(super) fn new(
         file: Arc<RangeFile>,
         parts: Vec<BodyPart>,
@@ -84,6 +87,7 @@ impl FileBody {
             current: None,
             left,
             waiting: None,
+            checking: Checking::begun(),
             buffers,
             files: files.cloned(),
             is_checked: false,
@@ -145,13 +149,22 @@ impl FileBody {
                 }
             },
         };
+        let range = if self.waiting.is_some() {
+            self.checking.cut(range)
+        } else {
+            let scope = &self.scope;
+            match ready!(self.checking.poll(&self.file, range, scope, cx)) {
+                Ok(checked) => checked,
+                Err(error) => return Poll::Ready(Some(Err(self.refused(range, error)))),
+            }
+        };
         if self.waiting.is_none()
             && let Some(files) = &self.files
             && (std::mem::take(&mut self.is_checked) || is_sendable(&self.file, range))
         {
             let length = usize::try_from(range.length()).unwrap_or(usize::MAX);
             let piece = files.stand_in(&self.file, range.first, length, &self.scope);
-            self.advance(range, piece.len());
+            self.advance(piece.len());
             return Poll::Ready(Some(Ok(piece)));
         }
         let buffer = match self.waiting {
@@ -160,25 +173,29 @@ impl FileBody {
         };
         let buffer = match buffer {
             Ok(buffer) => buffer,
-            Err(error) => {
-                self.buffers.metrics().range_read_failures.inc();
-                tracing::error!(
-                    %error,
-                    offset = range.first,
-                    "cannot read a file; the response was aborted"
-                );
-                return Poll::Ready(Some(Err(error)));
-            }
+            Err(error) => return Poll::Ready(Some(Err(self.refused(range, error)))),
         };
-        self.advance(range, buffer.as_ref().len());
+        self.advance(buffer.as_ref().len());
         Poll::Ready(Some(Ok(buffer.into_bytes())))
     }
 
-    /// Advances the current part past the first `length` bytes of `range`.
-    fn advance(&mut self, range: ByteRange, length: usize) {
-        let first = range.first + length as u64;
-        let last = range.last;
-        self.current = (first <= last).then_some(ByteRange { first, last });
+    /// Notes that bytes cannot be sent.
+    fn refused(&self, range: ByteRange, error: io::Error) -> io::Error {
+        self.buffers.metrics().range_read_failures.inc();
+        tracing::error!(
+            %error,
+            offset = range.first,
+            "cannot read a file; the response was aborted"
+        );
+        error
+    }
+
+    /// Advances the current part past its first `length` bytes.
+    fn advance(&mut self, length: usize) {
+        self.current = self.current.and_then(|ByteRange { first, last }| {
+            let first = first + length as u64;
+            (first <= last).then_some(ByteRange { first, last })
+        });
     }
 }
 

@@ -6,31 +6,70 @@
 
 use std::fs::File;
 use std::io::{self, IoSliceMut};
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use io_trace::{Access, FileTag, Operation, errno};
 use rustix::fs::sendfile;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
+use storage_core::{CheckedFile, StorageError};
+
+use super::header::ByteRange;
 
 /// A file that is served.
 #[derive(Debug)]
 pub(crate) struct RangeFile {
     file: Arc<File>,
     tag: FileTag,
+    /// Compares its bytes with their checksums.
+    checked: Option<CheckedFile>,
 }
 
 impl RangeFile {
     /// A file, with its tag for the I/O trace.
-    pub(crate) fn new(file: Arc<File>, tag: FileTag) -> Self {
-        Self { file, tag }
+    pub(crate) fn new(file: Arc<File>, tag: FileTag, checked: CheckedFile) -> Self {
+        let checked = Some(checked);
+        Self { file, tag, checked }
     }
 
-    /// A file that is not traced.
+    /// A file that is not traced and has no checksums.
     #[cfg(test)]
     pub(crate) fn untraced(file: File) -> Self {
         let tag = FileTag::new(&Arc::default(), "file", io_trace::FileClass::Other, None);
-        Self::new(Arc::new(file), tag)
+        Self {
+            file: Arc::new(file),
+            tag,
+            checked: None,
+        }
+    }
+
+    /// Whether the bytes of `ranges` are known to match their checksums.
+    pub(super) fn are_checked(&self, ranges: &[ByteRange]) -> Result<bool, StorageError> {
+        match &self.checked {
+            Some(checked) => checked.are_checked(ranges.iter().copied().map(half_open)),
+            None => Ok(true),
+        }
+    }
+
+    /// The last byte of the block that contains a byte; blocks are compared as a whole.
+    pub(super) fn block_last(&self, offset: u64) -> u64 {
+        let end = self.checked.as_ref().map(|file| file.block_end(offset));
+        end.map_or(u64::MAX, |end| end.saturating_sub(1))
+    }
+
+    /// Compares the bytes of `range` with their checksums, unless that was done before.
+    pub(super) async fn ensure(&self, range: ByteRange) -> Result<(), StorageError> {
+        match &self.checked {
+            Some(checked) => checked.ensure(half_open(range)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Whether damage of the file is known.
+    pub(super) fn is_damaged(&self) -> bool {
+        let checked = self.checked.as_ref();
+        checked.is_some_and(CheckedFile::is_damaged)
     }
 
     /// Whether the byte at `offset` can be read without waiting for the disk.
@@ -97,6 +136,10 @@ impl RangeFile {
         });
         result
     }
+}
+
+fn half_open(range: ByteRange) -> Range<u64> {
+    range.first..range.last.saturating_add(1)
 }
 
 fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

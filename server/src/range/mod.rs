@@ -3,6 +3,7 @@
 
 mod body;
 mod buffers;
+mod checking;
 mod checksum;
 mod conditions;
 mod file;

@@ -10,6 +10,7 @@ use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use storage_core::StorageError;
 
 use super::body::{BodyPart, FileBody, is_sendable};
 use super::buffers::{Buffer, Buffers, LARGE};
@@ -28,6 +29,10 @@ use crate::problem::Problem;
 /// Media type of everything served here: the bytes are in a format of the agent or of Tracehold,
 /// and never a page to display.
 const OCTETS: &str = "application/octet-stream";
+
+/// Blocks of a long response that are compared before its head is sent, so that damage in them is
+/// an error with a reason. Damage behind them ends the response in the middle.
+const BLOCKS_AT_ONCE: usize = 4;
 
 /// The location of the bytes.
 #[derive(Debug, Clone)]
@@ -84,6 +89,38 @@ impl Resource {
         }
     }
 
+    /// Whether damage of it is known: it is opened again then, because it may have been replaced.
+    pub(crate) fn is_damaged(&self) -> bool {
+        matches!(&self.content, Content::File { file, .. } if file.is_damaged())
+    }
+
+    /// Compares the bytes of `ranges` with their checksums before any of them is sent. Of a long
+    /// response only the first blocks: the others are compared while it is sent.
+    async fn ensure(&self, ranges: &[ByteRange]) -> Result<(), StorageError> {
+        let Content::File { file, .. } = &self.content else {
+            return Ok(());
+        };
+        if file.are_checked(ranges)? {
+            return Ok(());
+        }
+        let bytes: u64 = ranges.iter().map(|range| range.length()).sum();
+        let mut blocks_left = if bytes <= LARGE as u64 {
+            usize::MAX
+        } else {
+            BLOCKS_AT_ONCE
+        };
+        for range in ranges {
+            let mut first = range.first;
+            while first <= range.last && blocks_left > 0 {
+                let last = file.block_last(first).min(range.last);
+                file.ensure(ByteRange { first, last }).await?;
+                blocks_left -= 1;
+                first = last.saturating_add(1);
+            }
+        }
+        Ok(())
+    }
+
     fn length(&self) -> u64 {
         match &self.content {
             Content::File { length, .. } => *length,
@@ -126,6 +163,9 @@ pub(crate) async fn respond(
         Plan::Part(range) => {
             let partial = StatusCode::PARTIAL_CONTENT;
             let mut response = single(partial, resource, range, buffers, files).await;
+            if response.status() != partial {
+                return response;
+            }
             let text = format!("bytes {}-{}/{length}", range.first, range.last);
             put(
                 &mut response,
@@ -247,6 +287,9 @@ async fn single(
     buffers: &Arc<Buffers>,
     files: Option<&Arc<SendQueue>>,
 ) -> Response {
+    if let Err(error) = resource.ensure(&[range]).await {
+        return refused(error, buffers);
+    }
     buffers.metrics().range_bytes.inc_by(range.length());
     let body = match &resource.content {
         Content::Memory(bytes) => Body::from(slice(bytes, range)),
@@ -284,6 +327,9 @@ async fn multiple(
     buffers: &Arc<Buffers>,
     files: Option<&Arc<SendQueue>>,
 ) -> Response {
+    if let Err(error) = resource.ensure(ranges).await {
+        return refused(error, buffers);
+    }
     let sum: u64 = ranges.iter().map(|range| range.length()).sum();
     buffers.metrics().range_bytes.inc_by(sum);
     let multipart = Multipart::new(OCTETS, length);
@@ -325,6 +371,12 @@ fn unreadable(error: &io::Error, buffers: &Arc<Buffers>) -> Response {
     .cause(error.to_string())
     .remedy("run verify on the storage; it lists what is damaged")
     .into_response()
+}
+
+/// Bytes are damaged, or cannot be compared with their checksums.
+fn refused(error: StorageError, buffers: &Arc<Buffers>) -> Response {
+    buffers.metrics().range_read_failures.inc();
+    Problem::from(error).into_response()
 }
 
 /// A buffer for a body of up to `length` bytes, if it is small enough to be read before it is sent.

@@ -7,7 +7,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 use serde::Serialize;
-use storage_core::FileInfo;
+use storage_core::{FileInfo, ServedBytes};
 use storage_format::StorageId;
 use storage_format::paths::{FileName, FileRole};
 use utoipa::ToSchema;
@@ -98,7 +98,9 @@ pub(super) async fn read(
     if let Some(reader) = request.headers().get(TRACEHOLD_READER) {
         note_reader(&app, id, &name, reader).await;
     }
-    let resource = match app.open_files.get(id, &name) {
+    let open_file = app.open_files.get(id, &name);
+    // A damaged file may have been replaced by an intact one.
+    let resource = match open_file.filter(|file| !file.is_damaged()) {
         Some(resource) => resource,
         None => open(&app, id, &name).await?,
     };
@@ -134,9 +136,12 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
     );
     let etag = format!("{:08x}-{:x}", served.checksum, served.length);
     let modified = u64::try_from(served.modified / 1_000_000_000).ok();
-    let content = Content::File {
-        file: Arc::new(RangeFile::new(served.file, served.tag)),
-        length: served.length,
+    let content = match served.bytes {
+        ServedBytes::InMemory(bytes) => Content::Memory(bytes),
+        ServedBytes::InFile { file, tag, checked } => Content::File {
+            file: Arc::new(RangeFile::new(file, tag, checked)),
+            length: served.length,
+        },
     };
     let resource = Resource::new(content, &etag, modified, immutable);
     let resource = if immutable {

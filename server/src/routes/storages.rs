@@ -391,7 +391,7 @@ pub(super) async fn open(
             "id, state, write_status (GOOD, MEDIUM, BAD), arrived, finished, repeated, \
              failed_packets, queued_packets, queued_bytes, written_packets, written_bytes, \
              stored_bytes, lost, bytes_per_second, packets_per_second, arranged_bytes, \
-             arranging_bytes, failure; unreadable_records and unreadable: what queries and \
+             arranging_bytes, damage, damaged_places, failure; unreadable_records and unreadable: what queries and \
              indexes could not read since the server started"),
         NotFound,
     ),

@@ -25,6 +25,8 @@ pub struct StorageCounts {
     pub by_state: BTreeMap<&'static str, u64>,
     /// Storages whose writing has failed since the start.
     pub poisoned: u64,
+    /// Finalized storages of which damage was found since the start.
+    pub damaged: u64,
 }
 
 /// All states, so that each has a number.
@@ -45,6 +47,7 @@ impl Engine {
         let mut counts = StorageCounts {
             by_state: STATES.map(|state| (state, 0)).into(),
             poisoned: 0,
+            damaged: 0,
         };
         for storage in self.inner.storages.registry.all() {
             let state = match storage.state() {
@@ -60,6 +63,8 @@ impl Engine {
             *count = count.saturating_add(1);
             let is_poisoned = u64::from(storage.poison.is_set());
             counts.poisoned = counts.poisoned.saturating_add(is_poisoned);
+            let is_damaged = u64::from(storage.checked.damage.is_any());
+            counts.damaged = counts.damaged.saturating_add(is_damaged);
         }
         counts
     }

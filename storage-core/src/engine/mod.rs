@@ -69,7 +69,7 @@ pub use leaf_packets::LeafPackets;
 pub use leaves::{LeafInfo, StorageLeaves};
 pub use listing::StorageFilter;
 pub use query_cache::{CACHED_BYTES_MAX, QueryCache};
-pub use reading::{PacketInfo, Page, Reading, ServedFile};
+pub use reading::{PacketInfo, Page, Reading, ServedBytes, ServedFile};
 pub use rings::{LeftRing, Rings};
 pub use storages::{Created, NewStorage, StoragePatch, Storages};
 pub use transfer::Transfer;

@@ -19,10 +19,11 @@ use super::{
     trees::TreeLoader,
 };
 use crate::{
-    Progress, Selection, StorageError, VerifyReport,
+    CheckedFile, Counters, Progress, Selection, StorageError, VerifyReport,
     agents::Agents,
+    checked::Expected,
     codec,
-    read::read_at,
+    read::{ReadFile, read_at},
     storage::{Storage, StorageReader},
     traced::{operation, tag},
     tree::{Found, merge, resolve},
@@ -55,13 +56,27 @@ pub struct Page<T> {
     pub next: Option<u64>,
 }
 
+/// The bytes of a file of a finalized storage.
+#[derive(Debug, Clone)]
+pub enum ServedBytes {
+    /// The storage file, which was checked and may change.
+    InMemory(Bytes),
+    /// Every other file.
+    InFile {
+        /// The open file.
+        file: Arc<File>,
+        /// Its name in the I/O trace, for recording reads.
+        tag: FileTag,
+        /// What to call before bytes of it are passed on.
+        checked: CheckedFile,
+    },
+}
+
 /// A file of a finalized storage, open for reading.
 #[derive(Debug, Clone)]
 pub struct ServedFile {
-    /// The open file.
-    pub file: Arc<File>,
-    /// Its name in the I/O trace, for recording reads.
-    pub tag: FileTag,
+    /// Its bytes.
+    pub bytes: ServedBytes,
     /// Its kind or role.
     pub role: FileRole,
     /// Length in bytes.
@@ -79,6 +94,7 @@ pub struct Reading {
     pub(super) agents: Arc<Agents>,
     pub(super) trees: Arc<TreeLoader>,
     pub(super) derived: DerivedFiles,
+    pub(super) counters: Arc<Counters>,
     pub(super) blocking: Blocking,
 }
 
@@ -217,31 +233,23 @@ impl Reading {
             return Err(storage.wrong_state("reading a file", "FINALIZED"));
         }
         let modified = info.finalized.unwrap_or(info.created);
-        let path = storage.folder.join(name);
-        let tag = tag(self.blocking.tracer(), &path);
         let role = parsed.role();
         if parsed == FileName::Storage(id) {
             // Labels may change, so the checksum of the storage file is computed each time; it is
             // small.
-            return self
+            let bytes = self
                 .blocking
-                .run(Cause::Range, move || {
-                    let bytes = storage.read_own_file()?;
-                    let file = open_served(&path)?;
-                    let checksum = storage_format::checksum::crc32c(&bytes);
-                    let length = bytes.len() as u64;
-                    Ok(ServedFile {
-                        file: Arc::new(file),
-                        tag,
-                        role,
-                        length,
-                        checksum,
-                        modified,
-                    })
-                })
-                .await;
+                .run(Cause::Range, move || storage.read_own_file());
+            let bytes = Bytes::from(bytes.await?);
+            return Ok(ServedFile {
+                role,
+                length: bytes.len() as u64,
+                checksum: storage_format::checksum::crc32c(&bytes),
+                bytes: ServedBytes::InMemory(bytes),
+                modified,
+            });
         }
-        let listed = info.files.into_iter().find(|file| file.name == name);
+        let listed = info.files.iter().find(|file| file.name == name);
         let (length, checksum) = match listed {
             Some(file) => (file.length, file.checksum),
             None => self
@@ -250,13 +258,22 @@ impl Reading {
                 .await?
                 .ok_or_else(not_found)?,
         };
+        let path = storage.folder.join(name);
+        let name = name.to_owned();
+        let tag = tag(self.blocking.tracer(), &path);
+        let counters = Arc::clone(&self.counters);
         self.blocking
             .run(Cause::Range, move || {
-                let file = open_served(&path)?;
+                let file = Arc::new(open_served(&path)?);
                 check_length(&file, &path, length)?;
+                let checked = storage.checked.file(
+                    (&storage.folder, &name),
+                    &ReadFile::shared(Arc::clone(&file), tag.clone()),
+                    (&info, Expected { length, checksum }),
+                    &counters,
+                );
                 Ok(ServedFile {
-                    file: Arc::new(file),
-                    tag,
+                    bytes: ServedBytes::InFile { file, tag, checked },
                     role,
                     length,
                     checksum,

@@ -121,6 +121,7 @@ impl Engine {
             agents: Arc::clone(&services.agents),
             trees,
             derived: derived_files.clone(),
+            counters: Arc::clone(&services.counters),
             blocking: blocking.clone(),
         };
         let transfer = Transfer {

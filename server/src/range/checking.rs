@@ -1,0 +1,112 @@
+//! The blocks of a body that is being sent, compared with their checksums before their bytes are.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use io_trace::Scope;
+use storage_core::StorageError;
+use tokio::task::JoinHandle;
+
+use super::file::RangeFile;
+use super::header::ByteRange;
+
+/// The comparison of a block, for as long as somebody waits for it.
+#[derive(Debug)]
+struct Comparison {
+    /// A byte of the block.
+    at: u64,
+    task: JoinHandle<Result<(), StorageError>>,
+}
+
+impl Drop for Comparison {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Where a body is between its blocks.
+#[derive(Debug)]
+pub(super) struct Checking {
+    /// Whether the first bytes were compared a moment ago.
+    is_first_known: bool,
+    /// The last byte that may be sent now.
+    last: u64,
+    running: Option<Comparison>,
+    /// The block before which the next one was thought of.
+    ahead_of: u64,
+}
+
+impl Checking {
+    /// For a body whose first bytes were compared a moment ago.
+    pub(super) fn begun() -> Self {
+        Self {
+            is_first_known: true,
+            last: 0,
+            running: None,
+            ahead_of: u64::MAX,
+        }
+    }
+
+    /// The bytes of `range` that may be sent now: those in its first block, once it is compared.
+    /// The comparison of the block after it begins then, so that it runs while this one is sent.
+    pub(super) fn poll(
+        &mut self,
+        file: &Arc<RangeFile>,
+        range: ByteRange,
+        scope: &Option<Scope>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<ByteRange>> {
+        let at = range.first;
+        let is_known = std::mem::take(&mut self.is_first_known) || is_checked(file, at)?;
+        if !is_known {
+            let running = self.running.take().filter(|running| running.at == at);
+            let running = running.unwrap_or_else(|| compare(file, at, scope));
+            let running = self.running.insert(running);
+            let compared = ready!(Pin::new(&mut running.task).poll(cx));
+            self.running = None;
+            compared
+                .map_err(io::Error::other)?
+                .map_err(io::Error::other)?;
+        }
+        self.last = file.block_last(at);
+        if self.last < range.last && self.ahead_of != self.last {
+            self.ahead_of = self.last;
+            let next = self.last.saturating_add(1);
+            if !is_checked(file, next)? {
+                self.running = Some(compare(file, next, scope));
+            }
+        }
+        Poll::Ready(Ok(self.cut(range)))
+    }
+
+    /// The bytes of `range` that may be sent now.
+    pub(super) fn cut(&self, range: ByteRange) -> ByteRange {
+        ByteRange {
+            first: range.first,
+            last: range.last.min(self.last),
+        }
+    }
+}
+
+fn compare(file: &Arc<RangeFile>, at: u64, scope: &Option<Scope>) -> Comparison {
+    let file = Arc::clone(file);
+    let compare = async move { file.ensure(byte(at)).await };
+    let task = match scope.clone() {
+        Some(scope) => tokio::spawn(scope.around(compare)),
+        None => tokio::spawn(compare),
+    };
+    Comparison { at, task }
+}
+
+fn is_checked(file: &RangeFile, at: u64) -> io::Result<bool> {
+    file.are_checked(&[byte(at)]).map_err(io::Error::other)
+}
+
+fn byte(at: u64) -> ByteRange {
+    ByteRange {
+        first: at,
+        last: at,
+    }
+}

@@ -1,0 +1,308 @@
+//! An open file, and which of its blocks were compared.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    ops::Range,
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use storage_format::{
+    FormatError, FormatErrorKind, StorageId, checksum::crc32c_append, storage_file::StorageFile,
+};
+
+use super::{
+    known_damage::KnownDamage,
+    sums::{Expected, Sums},
+};
+use crate::{Counters, StorageError, read::ReadFile, storage_copy::is_loss, traced::on_thread};
+
+/// Bytes per read.
+const READ_BYTES: u64 = 256 << 10;
+/// Blocks of one file that are compared at the same time.
+const TURNS: usize = 4;
+/// How often a file may change while it is compared.
+const CHANGES_MAX: u32 = 3;
+
+/// The blocks of a file, whoever has it open.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    storage: StorageId,
+    path: PathBuf,
+    name: String,
+    expected: Expected,
+    sums: Sums,
+    /// Of the file whose blocks are marked; 0 for none.
+    version: AtomicU64,
+    /// A bit for each block that matched.
+    marks: Box<[AtomicU64]>,
+    marking: Mutex<()>,
+    /// A block is compared once, however many readers wait for it.
+    turns: [tokio::sync::Mutex<()>; TURNS],
+    damage: Arc<KnownDamage>,
+    counters: Arc<Counters>,
+}
+
+impl Blocks {
+    pub(super) fn new(
+        (storage, path): (StorageId, PathBuf),
+        expected: Expected,
+        sums: Sums,
+        damage: &Arc<KnownDamage>,
+        counters: &Arc<Counters>,
+    ) -> Self {
+        let name = path.file_name().unwrap_or_default();
+        let words = sums.count().div_ceil(64);
+        Self {
+            storage,
+            name: name.to_string_lossy().into_owned(),
+            path,
+            expected,
+            sums,
+            version: AtomicU64::new(0),
+            marks: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            marking: Mutex::default(),
+            turns: Default::default(),
+            damage: Arc::clone(damage),
+            counters: Arc::clone(counters),
+        }
+    }
+
+    /// Whether these are the blocks of a file of which this is expected.
+    pub(super) fn fits(&self, expected: Expected, own: &StorageFile) -> bool {
+        self.expected == expected && self.sums.are_final(own)
+    }
+
+    fn is_marked(&self, block: usize) -> bool {
+        let word = self.marks.get(block / 64);
+        word.is_some_and(|word| word.load(Ordering::Acquire) >> (block % 64) & 1 == 1)
+    }
+
+    /// Remembers that a block of the file with this version matched.
+    fn mark(&self, block: usize, version: u64) {
+        let _marking = self.marking.lock();
+        if self.version.load(Ordering::Acquire) != version {
+            // A reader that still sees the version before finds no mark.
+            self.marks
+                .iter()
+                .for_each(|word| word.store(0, Ordering::Release));
+            self.version.store(version, Ordering::Release);
+        }
+        if let Some(word) = self.marks.get(block / 64) {
+            word.fetch_or(1 << (block % 64), Ordering::AcqRel);
+        }
+    }
+
+    /// The bytes of a block.
+    fn range(&self, block: usize) -> Range<u64> {
+        let bytes = self.sums.block_bytes();
+        let start = bytes.saturating_mul(block as u64);
+        start..start.saturating_add(bytes).min(self.expected.length)
+    }
+
+    /// The block that contains a byte.
+    fn at(&self, offset: u64) -> usize {
+        let block = offset.checked_div(self.sums.block_bytes()).unwrap_or(0);
+        usize::try_from(block).unwrap_or(usize::MAX)
+    }
+
+    fn damaged(&self, offset: u64, kind: FormatErrorKind) -> StorageError {
+        let what = "file";
+        StorageError::damaged(&self.path)(FormatError { what, offset, kind })
+    }
+
+    /// Remembers damage of a block, says it in the log, and counts it, once.
+    fn note_damage(&self, range: &Range<u64>, error: &StorageError) {
+        if !is_loss(error) || !self.damage.add(&self.name, range.start, error.to_string()) {
+            return;
+        }
+        self.counters.damaged_blocks.add(1);
+        tracing::error!(
+            %error, storage = %self.storage, file = %self.name, offset = range.start,
+            length = range.end.saturating_sub(range.start),
+            "bytes of a finalized storage are damaged; they are not sent. Check the disk, and \
+             restore the file from an export or a backup"
+        );
+    }
+
+    /// Forgets damage of a block that matches again.
+    fn note_intact(&self, range: &Range<u64>) {
+        if self.damage.remove(&self.name, range.start) {
+            tracing::info!(
+                storage = %self.storage, file = %self.name, offset = range.start,
+                "bytes of a finalized storage that were damaged are intact again"
+            );
+        }
+    }
+}
+
+/// An open file of a finalized storage whose bytes are compared with their checksums before they
+/// are passed on.
+#[derive(Debug, Clone)]
+pub struct CheckedFile {
+    file: ReadFile,
+    blocks: Arc<Blocks>,
+}
+
+impl CheckedFile {
+    pub(super) fn new(file: &ReadFile, blocks: Arc<Blocks>) -> Self {
+        let file = file.clone();
+        Self { file, blocks }
+    }
+
+    /// A number that changes when the file does; an error if its length is another one.
+    fn version(&self) -> Result<u64, StorageError> {
+        let about = self.file.file().metadata();
+        let about = about.map_err(StorageError::io("get the length of", &self.blocks.path))?;
+        let (needed, available) = (self.blocks.expected.length, about.len());
+        if needed != available {
+            let kind = FormatErrorKind::Truncated { needed, available };
+            let error = self.blocks.damaged(needed.min(available), kind);
+            self.blocks.note_damage(&(0..needed), &error);
+            return Err(error);
+        }
+        let mut hasher = DefaultHasher::new();
+        (about.ino(), about.ctime(), about.ctime_nsec()).hash(&mut hasher);
+        (about.mtime(), about.mtime_nsec()).hash(&mut hasher);
+        Ok(hasher.finish() | 1)
+    }
+
+    /// The first block of `range` that has to be compared before its bytes are used, if the file
+    /// has this version.
+    fn unchecked(&self, range: &Range<u64>, version: u64) -> Option<usize> {
+        let (blocks, last) = (&self.blocks, range.end.checked_sub(1)?);
+        if range.is_empty() {
+            return None;
+        }
+        let mut all = blocks.at(range.start)..=blocks.at(last);
+        if blocks.version.load(Ordering::Acquire) != version {
+            return all.next();
+        }
+        all.find(|block| !blocks.is_marked(*block))
+    }
+
+    /// Whether all bytes of `ranges` can be used at once. Does not wait for the disk.
+    ///
+    /// # Errors
+    /// When the length of the file is not what it must be.
+    pub fn are_checked(
+        &self,
+        mut ranges: impl Iterator<Item = Range<u64>>,
+    ) -> Result<bool, StorageError> {
+        let version = self.version()?;
+        Ok(ranges.all(|range| self.unchecked(&range, version).is_none()))
+    }
+
+    /// The end of the block that contains a byte.
+    #[must_use]
+    pub fn block_end(&self, offset: u64) -> u64 {
+        self.blocks.range(self.blocks.at(offset)).end
+    }
+
+    /// Whether damage of this file is known.
+    #[must_use]
+    pub fn is_damaged(&self) -> bool {
+        self.blocks.damage.is_of(&self.blocks.name)
+    }
+
+    /// Compares the blocks of `range` that were not compared since the file changed or the server
+    /// started, on other threads.
+    ///
+    /// # Errors
+    /// When a block is damaged or cannot be read.
+    pub async fn ensure(&self, range: Range<u64>) -> Result<(), StorageError> {
+        let mut attempts = Attempts::default();
+        while let Some(block) = self.unchecked(&range, self.version()?) {
+            let _turn = self.blocks.turns[block % TURNS].lock().await;
+            let of_block = self.blocks.range(block);
+            if self.unchecked(&of_block, self.version()?).is_none() {
+                continue;
+            }
+            attempts.begin(&self.blocks, block)?;
+            let this = self.clone();
+            let compared = on_thread(io_trace::current(), move || this.compare(block)).await;
+            compared.map_err(|_| StorageError::Stopping)??;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::ensure`], on this thread.
+    pub(crate) fn ensure_blocking(&self, range: &Range<u64>) -> Result<(), StorageError> {
+        let mut attempts = Attempts::default();
+        while let Some(block) = self.unchecked(range, self.version()?) {
+            attempts.begin(&self.blocks, block)?;
+            self.compare(block)?;
+        }
+        Ok(())
+    }
+
+    /// Compares a block with its checksum; blocks the thread.
+    fn compare(&self, block: usize) -> Result<(), StorageError> {
+        let range = self.blocks.range(block);
+        let compared = self.compare_bytes(block, &range);
+        match &compared {
+            Ok(()) => self.blocks.note_intact(&range),
+            Err(error) => self.blocks.note_damage(&range, error),
+        }
+        compared
+    }
+
+    fn compare_bytes(&self, block: usize, range: &Range<u64>) -> Result<(), StorageError> {
+        let version = self.version()?;
+        let length = range.end.saturating_sub(range.start);
+        let window = usize::try_from(length.min(READ_BYTES)).unwrap_or(0);
+        let (mut window, mut at, mut computed) = (vec![0; window], range.start, 0);
+        while at < range.end {
+            let left = usize::try_from(range.end.saturating_sub(at)).unwrap_or(usize::MAX);
+            let part_bytes = left.min(window.len());
+            let part = &mut window[..part_bytes];
+            let read = self.file.fill(part, at);
+            read.map_err(StorageError::io("read", &self.blocks.path))?;
+            computed = crc32c_append(computed, part);
+            at = at.saturating_add(part.len() as u64);
+        }
+        self.blocks.counters.checked_bytes.add(length);
+        match self.blocks.sums.of(block) {
+            Some(stored) if stored != computed && !crate::sabotaged!("trust-blocks") => {
+                let kind = FormatErrorKind::Checksum { stored, computed };
+                return Err(self.blocks.damaged(range.start, kind));
+            }
+            _ => {}
+        }
+        // Bytes that changed meanwhile are compared again.
+        if self.version()? == version {
+            self.blocks.mark(block, version);
+        }
+        Ok(())
+    }
+}
+
+/// How often the same block was compared, because the file changed.
+#[derive(Debug, Default)]
+struct Attempts {
+    block: Option<usize>,
+    count: u32,
+}
+
+impl Attempts {
+    fn begin(&mut self, blocks: &Blocks, block: usize) -> Result<(), StorageError> {
+        if self.block != Some(block) {
+            *self = Self {
+                block: Some(block),
+                count: 0,
+            };
+        }
+        self.count = self.count.saturating_add(1);
+        if self.count > CHANGES_MAX {
+            let changing = io::Error::other("the file changes while it is read");
+            return Err(StorageError::io("compare", &blocks.path)(changing));
+        }
+        Ok(())
+    }
+}
