@@ -14,6 +14,7 @@ use crate::chunk_indexes::{ChunkIndexes, IndexMaker};
 use crate::clock;
 use crate::config::Config;
 use crate::connection::Stage;
+use crate::derived_files::check_bytes;
 use crate::ingest::{Pusher, TraceRequests};
 use crate::io_trace::IoTracing;
 use crate::jobs::Jobs;
@@ -58,6 +59,7 @@ impl AppState {
         stage: watch::Receiver<Stage>,
         openapi: Bytes,
     ) -> Arc<Self> {
+        engine.derived_files().check_with(check_bytes);
         let indexes = Arc::new(ChunkIndexes::new(&config.query));
         let unreadable = Arc::new(UnreadableData::default());
         Arc::new(Self {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use chunk_index::{Provenance, Sidecar, SidecarError};
 use io_trace::Cause;
 use query_engine::StorageSet;
 use storage_core::{Engine, StorageError};
@@ -12,6 +13,24 @@ use trace_kinds::has_events;
 
 use crate::provenance;
 use crate::stored_leaves::stored_leaves;
+
+/// Compares the bytes of a derived file with the checksums in it, before it is sent or exported.
+///
+/// # Errors
+/// The offset of the damage.
+pub(crate) fn check_bytes(name: &FileName, bytes: &[u8]) -> Result<(), u64> {
+    let checked = match name {
+        FileName::ChunkIndex(_) => Sidecar::check(bytes),
+        FileName::Provenance(_) => Provenance::read(bytes).map(drop),
+        _ => Ok(()),
+    };
+    match checked {
+        // Another version is not damage.
+        Ok(()) | Err(SidecarError::Version { .. }) => Ok(()),
+        Err(SidecarError::Damaged { offset, .. }) => Err(offset),
+        Err(_) => Err(0),
+    }
+}
 
 /// A derived file that does not match its data file.
 #[derive(Debug, Clone, PartialEq, Eq)]

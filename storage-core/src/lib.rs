@@ -91,7 +91,7 @@ pub use damage::Damage;
 pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection,
-    Created, DerivedFiles, Documents, Engine, Export, Failures, FileInfo,
+    Created, DerivedCheck, DerivedFiles, Documents, Engine, Export, Failures, FileInfo,
     IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafPackets, LeftRing, NewStorage,
     PacketInfo, Page, PendingPush, QueryCache, Reading, Rings, ServedBytes, ServedFile,
     StorageCounts, StorageFilter, StorageInfo, StorageLabel, StorageLeaves, StoragePatch, Storages,

@@ -128,6 +128,31 @@ impl Sidecar {
         }
     }
 
+    /// Compares all parts of a sidecar in memory with their checksums.
+    ///
+    /// # Errors
+    /// When any part of it is damaged.
+    pub fn check(file: &[u8]) -> Result<(), SidecarError> {
+        if !file.starts_with(&header(SIGNATURE)) {
+            let reason = "the header is not that of an index";
+            return Err(SidecarError::NotAnIndex(reason));
+        }
+        let Opened::Sidecar(sidecar) = Sidecar::open(file, file.len() as u64)? else {
+            return Err(damaged("the footer", 0, "it begins before the file"));
+        };
+        for block in &sidecar.blocks {
+            block.unpack(slice(file, &block.range()))?;
+        }
+        for checkpoint in &sidecar.index.checkpoints {
+            if let Window::Stored(stored) = &checkpoint.window {
+                let range = stored.offset..stored.offset + u64::from(stored.length);
+                let loaded = stored.load(slice(file, &range));
+                loaded.map_err(|error| damaged("a window", stored.offset, error))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The index with the blocks that were loaded so far.
     pub fn index(&self) -> &Index {
         &self.index

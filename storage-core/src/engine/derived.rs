@@ -1,11 +1,14 @@
 //! The derived files next to the data files of storages.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use bytes::Bytes;
 use io_trace::Cause;
 use storage_format::{
-    StorageId,
+    FormatError, FormatErrorKind, StorageId,
     paths::{FileName, FileRole},
 };
 
@@ -15,6 +18,10 @@ use crate::{
     storage::Storage, writer::Services,
 };
 
+/// Compares the bytes of a derived file with the checksums in it; the error is the offset of the
+/// damage. This crate does not know what is in derived files.
+pub type DerivedCheck = fn(&FileName, &[u8]) -> Result<(), u64>;
+
 /// Derived files of storages: publishing and removing them.
 #[derive(Debug, Clone)]
 pub struct DerivedFiles {
@@ -22,6 +29,7 @@ pub struct DerivedFiles {
     io_thread: IoThread,
     space: Arc<Space>,
     blocking: Blocking,
+    check: Arc<OnceLock<DerivedCheck>>,
 }
 
 impl DerivedFiles {
@@ -31,7 +39,26 @@ impl DerivedFiles {
             io_thread: services.io_thread.clone(),
             space: Arc::clone(&services.space),
             blocking: blocking.clone(),
+            check: Arc::default(),
         }
+    }
+
+    /// Lets derived files be checked before they are sent. The first call counts.
+    pub fn check_with(&self, check: DerivedCheck) {
+        let _ = self.check.set(check);
+    }
+
+    /// Compares the bytes of a derived file with the checksums in it.
+    pub(super) fn check(&self, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let (Some(check), Ok(name)) = (self.check.get(), name.parse()) else {
+            return Ok(());
+        };
+        check(&name, bytes).map_err(|offset| {
+            let kind = FormatErrorKind::Field { name: "checksum" };
+            let what = "derived file";
+            StorageError::damaged(path)(FormatError { what, offset, kind })
+        })
     }
 
     /// Publishes a derived file next to a data file; replaces an older one.
@@ -88,8 +115,8 @@ impl DerivedFiles {
         if !is_derived(name.role()) {
             return Ok(None);
         }
-        let storage = Arc::clone(storage);
-        let find = move || derived_file(&storage, &name);
+        let (storage, this) = (Arc::clone(storage), self.clone());
+        let find = move || derived_file(&storage, &name, Some(&this));
         let found = self.blocking.run(Cause::Range, find).await?;
         Ok(found.map(|found| (found.length, found.checksum.unwrap_or_default())))
     }
@@ -99,7 +126,7 @@ impl DerivedFiles {
 pub(super) fn derived_files(storage: &Storage) -> Result<Vec<FileInfo>, StorageError> {
     let mut derived = Vec::new();
     for name in derived_names(&storage.folder)? {
-        derived.extend(derived_file(storage, &name)?);
+        derived.extend(derived_file(storage, &name, None)?);
     }
     Ok(derived)
 }
@@ -117,19 +144,28 @@ pub(super) fn derived_names(folder: &Path) -> Result<Vec<FileName>, StorageError
     Ok(found)
 }
 
-/// A derived file as it is now; `None` if it does not exist. Blocks the thread.
-fn derived_file(storage: &Storage, name: &FileName) -> Result<Option<FileInfo>, StorageError> {
+/// A derived file as it is now, checked by `checker`; `None` if it does not exist. Blocks the
+/// thread.
+fn derived_file(
+    storage: &Storage,
+    name: &FileName,
+    checker: Option<&DerivedFiles>,
+) -> Result<Option<FileInfo>, StorageError> {
     let path = storage.path(name);
-    match read_whole(&path) {
-        Ok(bytes) => Ok(Some(FileInfo {
-            name: name.to_string(),
-            role: name.role(),
-            length: bytes.len() as u64,
-            checksum: Some(storage_format::checksum::crc32c(&bytes)),
-        })),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(StorageError::io("read", path)(error)),
+    let bytes = match read_whole(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StorageError::io("read", path)(error)),
+    };
+    if let Some(checker) = checker {
+        checker.check(&path, &bytes)?;
     }
+    Ok(Some(FileInfo {
+        name: name.to_string(),
+        role: name.role(),
+        length: bytes.len() as u64,
+        checksum: Some(storage_format::checksum::crc32c(&bytes)),
+    }))
 }
 
 fn not_derived(name: &FileName) -> StorageError {

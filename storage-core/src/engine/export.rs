@@ -20,11 +20,17 @@ use storage_format::{
     storage_file::{StorageFile, StorageState},
 };
 
-use super::{blocking::Blocking, derived::derived_names, transfer::Transfer};
+use super::{
+    blocking::Blocking,
+    derived::{DerivedFiles, derived_names},
+    transfer::Transfer,
+};
 use crate::{
-    Progress, StorageError,
+    CheckedFile, Counters, Progress, StorageError,
     archive::{ArchivePlan, PlannedEntry},
+    checked::Expected,
     read::ReadFile,
+    storage::Storage,
 };
 
 /// Bytes of a piece; an export has two pieces in memory at most.
@@ -54,7 +60,10 @@ pub struct Export {
 }
 
 struct Work {
-    folder: PathBuf,
+    storage: Arc<Storage>,
+    /// The storage file that the archive contains.
+    own: StorageFile,
+    counters: Arc<Counters>,
     files: std::vec::IntoIter<(PlannedEntry, Content)>,
     current: Option<Current>,
     /// `None` once the directory is built.
@@ -69,7 +78,7 @@ enum Content {
     InMemory(Vec<u8>),
     /// In a file that is opened when its turn comes and has this CRC32C.
     Listed(u32),
-    /// In an open file whose checksum is computed when its turn comes.
+    /// In an open file; the checksum of the entry is known.
     Open(ReadFile),
 }
 
@@ -77,6 +86,8 @@ struct Current {
     entry: PlannedEntry,
     path: PathBuf,
     file: ReadFile,
+    /// Of a file that the storage file lists: its blocks are compared before they are passed on.
+    checked: Option<CheckedFile>,
     offset: u64,
     crc: Crc,
     checksum: u32,
@@ -101,28 +112,31 @@ impl Transfer {
         storage.watch(&progress);
         let name = FileName::Storage(id);
         let opened = Arc::clone(&storage);
+        let checker = self.reading.derived.clone();
         let files = self.blocking.run(Cause::Export, move || {
             let bytes = opened.read_own_file()?;
             let path = opened.path(&name);
             let file = StorageFile::decode(&bytes).map_err(StorageError::damaged(path))?;
             // Its length is before it, so that a reader needs nothing else to begin.
             let mut files = vec![in_memory(&name, bytes)];
-            let derived = derived(&opened.folder)?;
+            let derived = derived(&opened.folder, &checker)?;
             let identity = identity(&files, &derived)
                 .map_err(StorageError::io("get the length of", &opened.folder))?;
-            let listed = file.files.into_iter().map(|file| {
+            let listed = file.files.iter().map(|file| {
                 let content = Content::Listed(file.checksum);
                 (planned(&file.name, file.length), content)
             });
             files.extend(listed);
             files.extend(derived);
-            Ok((files, identity))
+            Ok((files, identity, file))
         });
-        let (files, identity) = files.await?;
+        let (files, identity, own) = files.await?;
         let length = ArchivePlan::length(files.iter().map(|(entry, _)| entry));
         progress.begin(length);
         let work = Work {
-            folder: storage.folder.clone(),
+            storage,
+            own,
+            counters: Arc::clone(&self.reading.counters),
             files: files.into_iter(),
             current: None,
             plan: Some(ArchivePlan::default()),
@@ -185,7 +199,10 @@ fn in_memory(name: &FileName, bytes: Vec<u8>) -> (PlannedEntry, Content) {
 
 /// The existing derived files, as far as the limits allow. The storage file does not contain their
 /// lengths, so their headers do, and their checksums.
-fn derived(folder: &Path) -> Result<Vec<(PlannedEntry, Content)>, StorageError> {
+fn derived(
+    folder: &Path,
+    checker: &DerivedFiles,
+) -> Result<Vec<(PlannedEntry, Content)>, StorageError> {
     let (mut found, mut bytes_left, mut open_left) = (Vec::new(), HELD_BYTES_MAX, HELD_OPEN_MAX);
     for name in derived_names(folder)? {
         let path = folder.join(name.to_string());
@@ -197,38 +214,29 @@ fn derived(folder: &Path) -> Result<Vec<(PlannedEntry, Content)>, StorageError> 
         let length = file
             .length()
             .map_err(StorageError::io("get the length of", &path))?;
-        if length <= HELD_FILE_BYTES_MAX.min(bytes_left) {
+        let is_held = length <= HELD_FILE_BYTES_MAX.min(bytes_left);
+        if !is_held && open_left == 0 {
+            continue;
+        }
+        let bytes = file.read(0, usize_of_u64(length));
+        let bytes = bytes.map_err(StorageError::io("read", &path))?;
+        if let Err(error) = checker.check(&path, &bytes) {
+            tracing::warn!(
+                %error, file = %name,
+                "a derived file is damaged and is not exported; it is rebuilt after the import"
+            );
+            continue;
+        }
+        let (entry, content) = in_memory(&name, bytes);
+        if is_held {
             bytes_left = bytes_left.saturating_sub(length);
-            let bytes = file.read(0, usize_of_u64(length));
-            found.push(in_memory(
-                &name,
-                bytes.map_err(StorageError::io("read", path))?,
-            ));
-        } else if open_left > 0 {
+            found.push((entry, content));
+        } else {
             open_left = open_left.saturating_sub(1);
-            let entry = PlannedEntry {
-                // Computed when its turn comes; until then this marks that it will be known.
-                crc: Some(0),
-                ..planned(&name.to_string(), length)
-            };
             found.push((entry, Content::Open(file)));
         }
     }
     Ok(found)
-}
-
-/// CRC-32 of a complete file.
-fn crc_of(file: &ReadFile, length: u64) -> std::io::Result<u32> {
-    let mut crc = Crc::new();
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut offset: u64 = 0;
-    while offset < length {
-        let count = usize_of_u64(length.saturating_sub(offset).min(PIECE_BYTES as u64));
-        file.fill(&mut piece[..count], offset)?;
-        crc.update(&piece[..count]);
-        offset = offset.saturating_add(count as u64);
-    }
-    Ok(crc.sum())
 }
 
 impl std::fmt::Debug for Export {
@@ -357,7 +365,7 @@ impl Work {
 
     fn begin(
         &mut self,
-        mut entry: PlannedEntry,
+        entry: PlannedEntry,
         content: Content,
         piece: &mut Vec<u8>,
     ) -> Result<(), StorageError> {
@@ -365,7 +373,8 @@ impl Work {
             .plan
             .as_mut()
             .expect("the directory is built after all files");
-        let path = self.folder.join(&entry.name);
+        let path = self.storage.folder.join(&entry.name);
+        let mut checked = None;
         let (file, expected) = match content {
             Content::InMemory(bytes) => {
                 piece.extend(plan.local(&entry));
@@ -375,19 +384,28 @@ impl Work {
             }
             Content::Listed(expected) => {
                 let file = ReadFile::open(&path).map_err(StorageError::io("open", &path))?;
+                checked = Some(self.storage.checked.file(
+                    (&self.storage.folder, &entry.name),
+                    &file,
+                    (
+                        &self.own,
+                        Expected {
+                            length: entry.length,
+                            checksum: expected,
+                        },
+                    ),
+                    &self.counters,
+                ));
                 (file, Some(expected))
             }
-            Content::Open(file) => {
-                let crc = crc_of(&file, entry.length).map_err(StorageError::io("read", &path))?;
-                entry.crc = Some(crc);
-                (file, None)
-            }
+            Content::Open(file) => (file, None),
         };
         piece.extend(plan.local(&entry));
         self.current = Some(Current {
             entry,
             path,
             file,
+            checked,
             offset: 0,
             crc: Crc::new(),
             checksum: 0,
@@ -404,6 +422,9 @@ impl Current {
         let left = self.entry.length.saturating_sub(self.offset);
         let space = PIECE_BYTES.saturating_sub(begin) as u64;
         let count = usize_of_u64(left.min(space));
+        if let Some(checked) = &self.checked {
+            checked.ensure_blocking(&(self.offset..self.offset.saturating_add(count as u64)))?;
+        }
         piece.resize(begin.saturating_add(count), 0);
         let read = self.file.fill(&mut piece[begin..], self.offset);
         read.map_err(|error| match error.kind() {

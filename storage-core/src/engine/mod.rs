@@ -56,7 +56,7 @@ use parking_lot::Mutex;
 use storage_format::storage_file::StorageFile;
 
 pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection};
-pub use derived::DerivedFiles;
+pub use derived::{DerivedCheck, DerivedFiles};
 pub use documents::{Documents, change_document};
 pub use export::Export;
 pub use failures::{Failures, StorageCounts};
