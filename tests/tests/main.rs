@@ -16,6 +16,7 @@ mod bad_metadata;
 mod configuration;
 mod copies;
 mod crashes;
+mod damaged_files;
 mod disk_low;
 mod downloads;
 mod droppable_packets;
