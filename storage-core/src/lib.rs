@@ -62,6 +62,7 @@ mod leaf_file;
 mod live_index;
 mod log_scan;
 mod merging;
+mod own_files;
 mod panic;
 mod poison;
 mod progress;

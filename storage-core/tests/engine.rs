@@ -696,3 +696,30 @@ async fn an_agent_file_under_the_name_of_another_agent_is_damaged() {
     assert!(engine.agents().get(&"agent-2".parse().unwrap()).is_err());
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_file_of_another_storage_is_not_taken() {
+    let (folder, engine, first) = prepared().await;
+    push_all(&engine, first, "array", 0..3).await;
+    engine.storages().finalize(first).await.unwrap();
+    let metadata = Bytes::from_static(b"/* CTF 1.8 */");
+    engine
+        .agents()
+        .set_metadata(&agent(), metadata)
+        .await
+        .unwrap();
+    let second = prepare(&engine, &BOTH).await;
+    push_all(&engine, second, "array", 0..3).await;
+    engine.storages().finalize(second).await.unwrap();
+    let reading = engine.reading();
+    assert_eq!(reading.metadata(first, &agent()).await.unwrap(), None);
+    let path = |storage: StorageId| {
+        let folder = folder.path().join("storages").join(storage.to_string());
+        folder.join(FileName::Agent(agent()).to_string())
+    };
+    std::fs::copy(path(second), path(first)).unwrap();
+    let refused = reading.metadata(first, &agent()).await.unwrap_err();
+    assert_eq!(refused.code(), "damaged", "{refused}");
+    assert!(reading.metadata(second, &agent()).await.unwrap().is_some());
+    engine.shutdown().await.unwrap();
+}

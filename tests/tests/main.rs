@@ -24,6 +24,7 @@ mod encrypted;
 mod exports;
 mod fairness;
 mod finalization;
+mod foreign_files;
 mod formats;
 mod hang_ups;
 mod http2;

@@ -14,8 +14,6 @@ use io_trace::Cause;
 use storage_format::{
     AgentId, Descriptor, Kind, LeafId, StorageId, StreamId, StreamPosition,
     agent_file::{AgentFile, StreamSpec},
-    limits::ENVELOPE_BODY_BYTES_MAX,
-    paths::FileName,
     storage_file::StorageState,
 };
 use tokio::sync::mpsc;
@@ -23,7 +21,7 @@ use tokio::sync::mpsc;
 use super::{PacketInfo, PendingPush, transfer::Transfer};
 use crate::{
     AgentSpec, LeafBases, NewPacket, Progress, Push, Selection, StorageError, clock::now_ns,
-    push::packet_charge, read::read_small, state::accepts_packets, storage::Storage,
+    push::packet_charge, state::accepts_packets, storage::Storage,
 };
 
 /// Packets looked up at once.
@@ -265,7 +263,7 @@ impl Transfer {
         source: StorageId,
         packet: &PacketInfo,
     ) -> Result<(), StorageError> {
-        declare(self, &*self.registry.find(source)?, packet).await
+        declare(self, &self.registry.find(source)?, packet).await
     }
 }
 
@@ -349,7 +347,7 @@ impl Copying<'_> {
 /// Registers agent and stream if the storage was imported and they are unknown.
 async fn declare(
     transfer: &Transfer,
-    source: &Storage,
+    source: &Arc<Storage>,
     packet: &PacketInfo,
 ) -> Result<(), StorageError> {
     let agents = &transfer.agents;
@@ -396,7 +394,7 @@ async fn declare(
 /// metadata that the agent has on this server, so the two must be the same.
 async fn check_metadata(
     transfer: &Transfer,
-    source: &Storage,
+    source: &Arc<Storage>,
     agent: &AgentId,
 ) -> Result<(), StorageError> {
     if source.state() != StorageState::Finalized {
@@ -416,17 +414,13 @@ async fn check_metadata(
 
 async fn agent_file(
     transfer: &Transfer,
-    source: &Storage,
+    source: &Arc<Storage>,
     agent: &AgentId,
 ) -> Result<AgentFile, StorageError> {
     if source.state() != StorageState::Finalized {
         return Err(StorageError::AgentNotFound(agent.clone()));
     }
-    let path = source.path(&FileName::Agent(agent.clone()));
-    let read = move || {
-        let bytes = read_small(&path, u64::from(ENVELOPE_BODY_BYTES_MAX));
-        let bytes = bytes.map_err(StorageError::io("read", &path))?;
-        AgentFile::decode(&bytes).map_err(StorageError::damaged(&path))
-    };
+    let (source, agent) = (Arc::clone(source), agent.clone());
+    let read = move || source.agent_file(&agent);
     transfer.blocking.run(Cause::Query, read).await
 }

@@ -5,7 +5,6 @@ use std::{ops::Range, path::PathBuf, sync::Arc};
 use io_trace::Cause;
 use storage_format::{
     AgentId, LeafId, StorageId,
-    agent_file::AgentFile,
     data_file::LeafPath,
     paths::FileName,
     storage_file::{StorageState, Totals},
@@ -16,7 +15,6 @@ use crate::{
     StorageError,
     leaf_bytes::{LeafMap, LeafReader},
     leaf_file::LeafFile,
-    read::read_whole,
     storage::Storage,
     tree::{FilePin, Leaf, SegmentBody},
 };
@@ -146,14 +144,9 @@ impl Reading {
         if storage.state() != StorageState::Finalized {
             return self.agents.metadata(agent).await;
         }
-        let path = storage.path(&FileName::Agent(agent.clone()));
-        self.blocking
-            .run(Cause::Query, move || {
-                let bytes = read_whole(&path).map_err(StorageError::io("read", &path))?;
-                let file = AgentFile::decode(&bytes).map_err(StorageError::damaged(&path))?;
-                Ok(file.metadata)
-            })
-            .await
+        let agent = agent.clone();
+        let read = move || Ok(storage.agent_file(&agent)?.metadata);
+        self.blocking.run(Cause::Query, read).await
     }
 
     /// CRC32C of [`Self::metadata`]; `None` if there is none or no such agent.

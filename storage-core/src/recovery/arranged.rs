@@ -9,7 +9,7 @@ use std::{
 
 use storage_format::{DataFileId, StorageId};
 
-use super::{Listing, Recovered, Scan};
+use super::{DataFile, Listing, Recovered, Scan};
 use crate::{
     StorageError,
     io_thread::Tail,
@@ -42,7 +42,10 @@ impl Listing {
     }
 
     fn arranged(&mut self, storage: StorageId) -> ArrangedFiles {
-        let data = self.data.extract_if(.., |_, file| file.is_arranged);
+        // One of another storage is not what a finalization left, but damage of the log.
+        let is_own = |id: DataFileId, file: &DataFile| file.named == Some((storage, id));
+        let is_left = |id: &DataFileId, file: &mut DataFile| file.is_arranged && is_own(*id, file);
+        let data = self.data.extract_if(.., is_left);
         let data: BTreeMap<_, _> = data
             .map(|(id, file)| (id, (file.path, file.length)))
             .collect();

@@ -166,6 +166,12 @@ impl Recovered {
         error: FormatError,
         scan: &Scan,
     ) -> Result<(), StorageError> {
+        // The header is intact, so this is no file of which the first write was torn. It may be in
+        // the place of a file with acknowledged packets.
+        if error.kind == FormatErrorKind::Foreign && !crate::sabotaged!("take-foreign-files") {
+            self.damaged(StorageError::damaged(&file.path)(error));
+            return Ok(());
+        }
         let salted = LogFileHeader {
             storage,
             file: id,

@@ -79,6 +79,8 @@ struct DataFile {
     is_arranged: bool,
     /// The file of the log that it replaces.
     replaces: Option<ReplacedFile>,
+    /// The storage and the id of a file of the log, according to its header.
+    named: Option<(StorageId, DataFileId)>,
 }
 
 impl DataFile {
@@ -98,10 +100,12 @@ impl DataFile {
         // a file of the log into one.
         let header = LogFileHeader::decode_any(&start).ok();
         let replaces = header.as_ref().and_then(|header| header.replaces);
+        let is_arranged = header.as_ref().is_some_and(|header| header.is_arranged);
         Ok(Self {
             is_of_log: LogFileHeader::recognizes(&start) || (id.is_numbered() && !is_leaf),
-            is_arranged: header.is_some_and(|header| header.is_arranged) && replaces.is_none(),
+            is_arranged: is_arranged && replaces.is_none(),
             replaces: replaces.filter(|replaced| replaced.file.replacement() == Some(id)),
+            named: header.map(|header| (header.storage, header.file)),
             path,
             length,
         })
