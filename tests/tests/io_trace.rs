@@ -90,6 +90,7 @@ fn the_io_trace_is_a_trace_like_any_other() {
     );
     let storage = push(&mut api, "traced", 10);
     api.finalize(&storage);
+    read_range(&server, &mut api, &storage, "range-0");
     read_range(&server, &mut api, &storage, "range-1");
     api.packet(&storage, 3);
     assert!(api.verify(&storage).is_empty());
@@ -131,11 +132,23 @@ fn the_io_trace_is_a_trace_like_any_other() {
             "no {name} of {class} for {cause}"
         );
     }
-    let range = [
-        ("/args/request_id", json!("range-1")),
-        ("/name", json!("read")),
-    ];
-    let range = having(&events, &range);
+    let reads = |request: &str| {
+        let read = [
+            ("/args/request_id", json!(request)),
+            ("/name", json!("read")),
+        ];
+        having(&events, &read)
+    };
+    // The first one compared the block with its checksum.
+    let first = reads("range-0");
+    assert_eq!(first.len(), 3, "{first:?}");
+    assert_eq!(
+        first[0]["args"]["file_name"],
+        format!("{storage}.checksums")
+    );
+    let length = first[1]["args"]["done"].as_u64();
+    assert!(length > Some(65_536), "{first:?}");
+    let range = reads("range-1");
     assert_eq!(range.len(), 1, "{range:?}");
     assert_eq!(range[0]["args"]["offset"], 4096);
     assert_eq!(range[0]["args"]["done"], 4096);
