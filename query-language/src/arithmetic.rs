@@ -175,17 +175,16 @@ impl Term {
         let (left, right) = (operation.left.unit()?, operation.right.unit()?);
         let is_timed = |unit| matches!(unit, Unit::Instant | Unit::Duration);
         let bare = [(&operation.left, right), (&operation.right, left)];
-        let bare = bare.into_iter().find_map(|(term, other)| match term {
-            Term::Number(number) if is_timed(other) => Some(*number),
-            _ => None,
-        });
-        if let Some(bare) = bare
+        let bare = bare
+            .into_iter()
+            .find(|(term, other)| is_timed(*other) && term.is_bare());
+        if let Some((bare, _)) = bare
             && matches!(
                 operation.operator,
                 Operator::Plus | Operator::Minus | Operator::Remainder
             )
         {
-            return Err(BareNumber(bare));
+            return Err(BareNumber(bare.to_string()));
         }
         Ok(match (operation.operator, left, right) {
             (Operator::Plus, Unit::Instant, Unit::Duration)
@@ -206,6 +205,13 @@ impl Term {
         })
     }
 
+    /// Whether this is a number without a unit, written or computed from such numbers.
+    fn is_bare(&self) -> bool {
+        let mut is_constant = true;
+        self.for_each_field(&mut |_| is_constant = false);
+        is_constant && self.unit() == Ok(Unit::Plain)
+    }
+
     /// The term with the ids of its fields, which `table` gets.
     pub fn compile(&self, table: &mut FieldTable) -> Computed {
         match self {
@@ -223,8 +229,8 @@ impl Term {
 }
 
 /// A bare number that needs a unit.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct BareNumber(pub(crate) Number);
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct BareNumber(pub(crate) String);
 
 impl fmt::Display for Term {
     /// Writes a text that the parser reads back as the same term.
@@ -233,7 +239,11 @@ impl fmt::Display for Term {
             Term::Field(field) => field.fmt(f),
             Term::Number(number) => number.fmt(f),
             Term::Duration(nanos) => write!(f, "{nanos}ns"),
-            Term::Negative(operand) => write!(f, "(-{operand})"),
+            // A minus sign before a digit is the sign of the number, which is another term.
+            Term::Negative(operand) => match **operand {
+                Term::Number(_) | Term::Duration(_) => write!(f, "(- {operand})"),
+                _ => write!(f, "(-{operand})"),
+            },
             Term::Operation(operation) => write!(
                 f,
                 "({} {} {})",

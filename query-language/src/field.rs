@@ -26,7 +26,7 @@ impl FieldPath {
     /// The field that `text` names: a bare name that is not one of the common fields is an
     /// argument.
     ///
-    /// Text in brackets is arithmetic, such as `(dur / 1000)`: a computed field.
+    /// Text that begins with a bracket is arithmetic, such as `(dur / 1000)`: a computed field.
     pub fn new(text: &str) -> FieldPath {
         let complete = is_arithmetic(text)
             || TOP_LEVEL.contains(&text)
@@ -75,7 +75,7 @@ impl FieldPath {
 
 /// Names of fields begin with a letter, or with `args.` and its relatives.
 fn is_arithmetic(text: &str) -> bool {
-    text.starts_with('(') && text.ends_with(')')
+    text.starts_with('(')
 }
 
 impl fmt::Display for FieldPath {

@@ -18,8 +18,11 @@ struct Operands<'t> {
     text: &'t str,
     tokens: &'t [Token],
     at: usize,
-    /// Operators and brackets so far: they bound the depth of the tree.
+    /// Operators so far: they bound the depth of the tree.
     operators: usize,
+    /// Brackets so far: they bound the recursion of the parser. The text of a tree has at most as
+    /// many brackets as operators, so it is accepted if the text was that the tree was read from.
+    brackets: usize,
 }
 
 /// Reads the operand that begins with token `at`: a field, or arithmetic over fields. Returns the
@@ -47,6 +50,7 @@ fn term(
         tokens,
         at,
         operators: 0,
+        brackets: 0,
     };
     let term = operands.sum(expected)?;
     let start = tokens[at].span.start;
@@ -59,7 +63,6 @@ fn term(
     match term.unit() {
         Ok(_) => Ok((term, operands.at)),
         Err(BareNumber(number)) => {
-            let number = number.to_string();
             let kind = QueryErrorKind::BareNumber { number };
             Err(QueryError::new(text, start..end, kind))
         }
@@ -109,7 +112,16 @@ impl Operands<'_> {
 
     fn count_operator(&mut self) -> Result<(), QueryError> {
         self.operators += 1;
-        if self.operators > QUERY_DEPTH_MAX {
+        self.check_depth(self.operators)
+    }
+
+    fn count_bracket(&mut self) -> Result<(), QueryError> {
+        self.brackets += 1;
+        self.check_depth(self.brackets)
+    }
+
+    fn check_depth(&self, depth: usize) -> Result<(), QueryError> {
+        if depth > QUERY_DEPTH_MAX {
             let span = self.token().span.clone();
             return Err(QueryError::new(self.text, span, QueryErrorKind::TooDeep));
         }
@@ -158,7 +170,7 @@ impl Operands<'_> {
                 return Ok(Term::Negative(Box::new(self.factor(FACTOR)?)));
             }
             TokenKind::Open => {
-                self.count_operator()?;
+                self.count_bracket()?;
                 self.at += 1;
                 let inner = self.sum(FACTOR)?;
                 return match self.peek() {
@@ -171,7 +183,12 @@ impl Operands<'_> {
             }
             TokenKind::Word => Term::Field(FieldPath::new(written)),
             TokenKind::QuotedField if written.len() > 2 => {
-                Term::Field(FieldPath::new(&written[1..written.len() - 1]))
+                let field = FieldPath::new(&written[1..written.len() - 1]);
+                if field.is_computed() {
+                    let expected = "arithmetic without backquotes, or `args.` before the name";
+                    return Err(self.expected(expected));
+                }
+                Term::Field(field)
             }
             TokenKind::Literal(Literal::Number(number)) => Term::Number(*number),
             TokenKind::Literal(Literal::Duration(nanos)) => Term::Duration(*nanos),

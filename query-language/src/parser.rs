@@ -22,7 +22,7 @@
 use crate::FieldPath;
 use crate::error::{QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
 use crate::lexer::{Token, TokenKind, tokens};
-use crate::operand::operand;
+use crate::operand::{operand, parse_arithmetic};
 use crate::syntax::{Condition, Expr, Literal, Pattern, Predicate};
 
 const OPERATORS: &str = "a comparison (== != < <= > >=), in, not in, ~, contains, starts_with, \
@@ -223,6 +223,13 @@ impl Parser<'_> {
             _ => return Err(self.expected(expected)),
         };
         let field = FieldPath::new(name);
+        if field.is_computed()
+            && let Err(error) = parse_arithmetic(name)
+        {
+            let start = token.span.start + 1;
+            let span = start + error.span().start..start + error.span().end;
+            return Err(QueryError::new(self.text, span, error.kind().clone()));
+        }
         self.at += 1;
         Ok(field)
     }

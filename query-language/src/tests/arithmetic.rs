@@ -107,6 +107,16 @@ fn arithmetic_is_compared_with_what_has_its_unit() {
         ("dur * 2 > 281", Err("expected a duration such as 5ms")),
         ("dur + 5 > 1ms", Err("5 has no unit here")),
         ("5 - ts > 1ms", Err("5 has no unit here")),
+        ("dur + -(5) > 1000", Err("(- 5) has no unit here")),
+        ("dur - (2 * 5) > 1ms", Err("(2 * 5) has no unit here")),
+        ("dur + -(5us) == 136us", Ok(true)),
+        ("ret + -(5) == -6", Ok(true)),
+        // Brackets in backquotes.
+        ("`(ret + 1)` == 0", Ok(true)),
+        ("`(ret) + 1` == 0", Ok(true)),
+        ("`(ret)ret)` == 0", Err("column 7: expected an operator")),
+        ("`(ret + 1)` * 2 == 0", Err("without backquotes")),
+        ("`args.(ret)ret)` is null", Ok(true)),
         ("tid - pid > 1ms", Err("expected a number without a unit")),
         ("ts + dur > 5", Err("expected a date")),
         ("ret + 1 == '5'", Err("is not compared with text")),
@@ -144,8 +154,15 @@ fn depth_is_bounded() {
         let error = Query::parse(&text).unwrap_err().to_string();
         assert!(error.contains("nested deeper"), "{error}");
     }
-    let text = format!("ret{} > 1", " + 1".repeat(128));
-    assert!(Query::parse(&text).is_ok());
+    for text in [
+        format!("ret{} == 127", " + 1".repeat(128)),
+        format!("{}ret == -1", "-".repeat(128)),
+        format!("{}ret{} + 1 == 0", "(".repeat(128), ")".repeat(128)),
+    ] {
+        let query = Query::parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        let filter = query.bind(BareUnit::MICROS).unwrap();
+        assert!(ask(&filter, EVENT), "{text}");
+    }
 }
 
 #[test]
@@ -181,4 +198,6 @@ fn lists_contain_arithmetic_in_brackets() {
     assert_eq!(error.column(), 17);
     assert!(check_fields(&["name".to_owned(), "(ret / 2)".to_owned()]).is_ok());
     assert!(check_fields(&["(ret /)".to_owned()]).is_err());
+    assert!(check_fields(&["(ret) + 1".to_owned()]).is_ok());
+    assert_eq!(value("(ret) + 1"), Some(Value::Int(0)));
 }

@@ -3,8 +3,11 @@
 use proptest::prelude::*;
 
 use super::{ask, naive};
+use crate::arithmetic::Operator;
+use crate::operand::parse_arithmetic;
 use crate::{
-    BareUnit, CompareOp, Condition, Expr, FieldPath, Filter, Number, Query, Scalar, Value,
+    BareUnit, CompareOp, Condition, Expr, FieldPath, Filter, Number, Operation, Query, Scalar,
+    Term, Value, arithmetic,
 };
 
 fn scalars() -> impl Strategy<Value = Scalar> {
@@ -125,6 +128,8 @@ fn nearly_queries() -> impl Strategy<Value = String> {
         "é",
         "\\",
         "(a)+",
+        "`(a)a)`",
+        "`(a + 1)`",
         "(",
         "-",
         "*",
@@ -133,6 +138,41 @@ fn nearly_queries() -> impl Strategy<Value = String> {
         "%",
     ]);
     proptest::collection::vec(word, 0..16).prop_map(|words| words.join(" "))
+}
+
+/// Arithmetic, some of it with units that do not suit each other.
+fn terms() -> impl Strategy<Value = Term> {
+    let operators = proptest::sample::select(vec![
+        Operator::Plus,
+        Operator::Minus,
+        Operator::Times,
+        Operator::Over,
+        Operator::Quotient,
+        Operator::Remainder,
+    ]);
+    let fields = proptest::sample::select(vec!["x", "dur", "ts", "odd name", "args.(x)", "and"]);
+    let numbers = prop_oneof![
+        (-3_i128..4).prop_map(Number::Int),
+        Just(Number::Int(i128::from(u64::MAX))),
+        Just(Number::Int(i128::from(i64::MIN))),
+        any::<f64>().prop_filter_map("numbers are finite", |value| {
+            value.is_finite().then_some(Number::Float(value))
+        }),
+    ];
+    let leaf = prop_oneof![
+        3 => fields.prop_map(|field| Term::Field(FieldPath::new(field))),
+        1 => numbers.prop_map(Term::Number),
+        1 => (-3_i128..4).prop_map(Term::Duration),
+    ];
+    leaf.prop_recursive(8, 60, 2, move |inner| {
+        let operation = (operators.clone(), inner.clone(), inner.clone());
+        prop_oneof![
+            1 => inner.prop_map(|operand| Term::Negative(Box::new(operand))),
+            4 => operation.prop_map(|(operator, left, right)| {
+                Term::Operation(Box::new(Operation { operator, left, right }))
+            }),
+        ]
+    })
 }
 
 proptest! {
@@ -148,6 +188,18 @@ proptest! {
             .filter_map(|(name, value)| value.as_ref().map(|value| (name, value.value())))
             .collect();
         prop_assert_eq!(ask(&filter, &event), naive(&filter, &event), "{}", filter);
+    }
+
+    #[test]
+    fn arithmetic_survives_its_text(term in terms()) {
+        let mut has_field = false;
+        term.for_each_field(&mut |_| has_field = true);
+        prop_assume!(has_field && term.unit().is_ok());
+        let written = term.to_string();
+        let again = parse_arithmetic(&written);
+        prop_assert_eq!(again.as_ref(), Ok(&term), "{}", written);
+        let field = FieldPath::computed(&written);
+        prop_assert_eq!(arithmetic(&field), Some(term), "{}", field);
     }
 
     #[test]
