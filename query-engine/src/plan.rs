@@ -65,10 +65,8 @@ pub(crate) fn plan<'s>(
     for source in sources {
         request.cancel.check()?;
         let local = filter.map(|filter| source.localize(filter));
-        if local
-            .as_ref()
-            .is_some_and(|local| passes_none(&local.evaluate))
-        {
+        let is_excluded = (local.as_ref()).is_some_and(|local| passes_none(&local.evaluate));
+        if is_excluded && !filter.is_some_and(|filter| source.must_be_read(filter)) {
             plan.report.excluded += 1;
             continue;
         }

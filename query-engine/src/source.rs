@@ -47,6 +47,12 @@ pub trait ChunkSource: Send + Sync {
         None
     }
 
+    /// Whether the source is read although the filter rewritten for it passes nothing: what cannot
+    /// be read would have changed the filter, and reading reports it.
+    fn must_be_read(&self, _filter: &Filter) -> bool {
+        false
+    }
+
     /// The filter rewritten for this source.
     fn localize(&self, filter: &Filter) -> LocalFilter;
 

@@ -26,6 +26,16 @@ pub struct LeafSource {
     part: Part,
     cache: Option<Arc<FilterCache>>,
     unused: Option<String>,
+    lost: LostDeclarations,
+}
+
+/// What packets that cannot be read may have declared.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct LostDeclarations {
+    /// The unit of times, which no other packet declares.
+    pub(super) unit: bool,
+    /// Texts of hashes.
+    pub(super) names: bool,
 }
 
 enum Part {
@@ -72,8 +82,14 @@ impl LeafSource {
             part: Part::Runs(runs),
             cache: None,
             unused,
+            lost: LostDeclarations::default(),
             leaf,
         }
+    }
+
+    /// The same part of a leaf whose packets may have declared more than is known.
+    pub(super) fn lacking(self, lost: LostDeclarations) -> LeafSource {
+        LeafSource { lost, ..self }
     }
 
     /// The same part in chunks with the times of their packets, if the index of the storage
@@ -83,7 +99,9 @@ impl LeafSource {
         stored: &StoredLeaf,
         filter: Option<&Filter>,
     ) -> Result<LeafSource, ReadError> {
+        // Times decide nothing where the packets that cannot be read have to be found.
         if let Part::Runs(runs) = &self.part
+            && !self.lost.names
             && let Some(times) = stored.times.as_deref()
             && filter.is_some_and(times::uses_time)
         {
@@ -223,6 +241,10 @@ impl ChunkSource for LeafSource {
         }
     }
 
+    fn must_be_read(&self, filter: &Filter) -> bool {
+        self.lost.names && !passes_none(&answer_origin(filter, &self.origin))
+    }
+
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {
         if let Some(index) = self.chunk_index() {
             let all: Vec<usize> = (0..index.chunks().len()).collect();
@@ -271,7 +293,12 @@ impl ChunkSource for LeafSource {
         }
         let mut counters = events.counters;
         counters.fetched_bytes += frames.fetched_bytes;
-        let damage = frames.into_damage();
+        let mut damage = frames.into_damage();
+        if let Some(fault) = damage.faults.first_mut().filter(|_| self.lost.unit) {
+            fault.push_str(
+                "; it may have declared the unit of times, which are read as microseconds",
+            );
+        }
         counters.decoded.broken += damage.count;
         counters.faults.extend(damage.faults);
         Ok(counters)

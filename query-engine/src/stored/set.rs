@@ -11,7 +11,7 @@ use trace_kinds::dft::{HASH_FIELDS, HashNames, Names, PacketDecoder, TimeUnit};
 use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
 
 use super::frames::Frames;
-use super::leaf_source::LeafSource;
+use super::leaf_source::{LeafSource, LostDeclarations};
 use super::undecodable::UndecodableLeaf;
 use super::{Leaf, StoredLeaf, times};
 use crate::dft::hash_names::{decode_names, unit_of};
@@ -33,6 +33,7 @@ pub(crate) struct OpenLeaf {
     unreadable: u64,
     unused: Option<String>,
     pub(crate) context: StreamContext,
+    lost: LostDeclarations,
 }
 
 /// Parts of a data file.
@@ -72,7 +73,7 @@ impl StorageSet {
             undecodable: Vec::new(),
             cache,
         };
-        let mut units: BTreeMap<StreamKey, TimeUnit> = BTreeMap::new();
+        let mut units: BTreeMap<StreamKey, (TimeUnit, bool)> = BTreeMap::new();
         let mut leaves = leaves;
         leaves.sort_by_key(|stored| (stored.leaf.storage, stored.leaf.first_number));
         for stored in leaves {
@@ -91,13 +92,13 @@ impl StorageSet {
                 leaf.path.agent.clone(),
                 leaf.path.stream.clone(),
             );
-            let unit = match (units.get(&key), facts) {
-                (Some(unit), _) => *unit,
-                (None, Some(facts)) => unit_of(facts.unit),
+            let (unit, is_unit_lost) = match (units.get(&key), facts) {
+                (Some(known), _) => *known,
+                (None, Some(facts)) => (unit_of(facts.unit), false),
                 (None, None) if kind == Kind::Dft => declared_unit(&stored)?,
-                (None, None) => TimeUnit::default(),
+                (None, None) => (TimeUnit::default(), false),
             };
-            units.insert(key, unit);
+            units.insert(key, (unit, is_unit_lost));
             set.leaves.push(OpenLeaf {
                 context: StreamContext {
                     procedure: stored.trace.procedure.clone(),
@@ -109,6 +110,10 @@ impl StorageSet {
                 unreadable: facts.map_or(0, |facts| facts.broken),
                 unused,
                 stored,
+                lost: LostDeclarations {
+                    unit: is_unit_lost,
+                    names: false,
+                },
             });
         }
         Ok(set)
@@ -164,6 +169,7 @@ impl StorageSet {
                 sources.push(Box::new(source));
             }
             let rest = LeafSource::plain(&open.stored, open.context, from, open.unused);
+            let rest = rest.lacking(open.lost);
             let rest = rest.timed(&open.stored, filter.as_ref())?;
             if !rest.is_empty() {
                 sources.push(Box::new(rest));
@@ -193,6 +199,7 @@ impl StorageSet {
                 ranges = source.candidates(filter.as_ref())?;
             }
             let rest = LeafSource::plain(&open.stored, open.context, from, None);
+            let rest = rest.lacking(open.lost);
             let rest = rest.timed(&open.stored, filter.as_ref())?;
             ranges.extend(rest.candidates(filter.as_ref())?);
             candidates.push(LeafRanges { leaf, ranges });
@@ -220,7 +227,8 @@ impl StorageSet {
         let mut of_set = HashNames::default();
         let dft = |open: &&mut OpenLeaf| open.stored.leaf.path.kind == Kind::Dft;
         for open in self.leaves.iter_mut().filter(dft) {
-            let own = open.names()?;
+            let (own, is_damaged) = open.names()?;
+            open.lost.names = is_damaged;
             of_set.merge(&own);
             of_streams
                 .entry(stream_key(&open.stored.leaf))
@@ -317,8 +325,9 @@ pub(crate) fn belongs(
 /// Bytes of packets at the start of a stream that are searched for its unit, as in files.
 const HEAD_BYTES: u64 = 256 << 10;
 
-/// The unit that the first packets of a stream declare.
-pub(super) fn declared_unit(stored: &StoredLeaf) -> Result<TimeUnit, ReadError> {
+/// The unit that the first packets of a stream declare, and whether one that cannot be read may
+/// have declared another.
+fn declared_unit(stored: &StoredLeaf) -> Result<(TimeUnit, bool), ReadError> {
     let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
     // The query reports damaged packets.
     let mut frames = Frames::new(&stored.leaf, &*stored.data).skipping_damage();
@@ -339,7 +348,9 @@ pub(super) fn declared_unit(stored: &StoredLeaf) -> Result<TimeUnit, ReadError> 
             break;
         }
     }
-    Ok(decoder.into_declared().unit.unwrap_or_default())
+    let declared = decoder.into_declared().unit;
+    let is_lost = declared.is_none() && frames.into_damage().count > 0;
+    Ok((declared.unwrap_or_default(), is_lost))
 }
 
 impl OpenLeaf {
@@ -349,8 +360,9 @@ impl OpenLeaf {
         sidecar.map_or(0, |sidecar| sidecar.index().identity().length)
     }
 
-    /// The texts of hashes that the packets of the leaf declare.
-    fn names(&self) -> Result<HashNames, ReadError> {
+    /// The texts of hashes that the packets of the leaf declare, and whether some of these packets
+    /// cannot be read.
+    fn names(&self) -> Result<(HashNames, bool), ReadError> {
         let (mut names, mut from) = (HashNames::default(), 0);
         if let Some(sidecar) = &self.sidecar
             && let Some(bytes) = sidecar.undamaged_attachment(DftNames::NAME)?
@@ -360,7 +372,7 @@ impl OpenLeaf {
         }
         let unit = self.context.unit;
         let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), unit);
-        // The query reports damaged packets.
+        // The query reads and reports the damaged packets.
         let mut frames = Frames::new(&self.stored.leaf, &*self.stored.data).skipping_damage();
         let runs = self.stored.leaf.runs.iter();
         let runs = runs.map(|run| run.start.max(from)..run.end);
@@ -371,6 +383,6 @@ impl OpenLeaf {
             })?;
         }
         names.merge(&decoder.into_declared().names);
-        Ok(names)
+        Ok((names, frames.into_damage().count > 0))
     }
 }

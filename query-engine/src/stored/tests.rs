@@ -617,3 +617,61 @@ fn the_unit_of_a_stream_may_be_declared_after_its_first_packet() {
         }
     }
 }
+
+/// A packet that declares something cannot be read: whatever is asked, the answer says so.
+#[test]
+fn lost_declarations_are_reported() {
+    let line = |number: u64| {
+        format!(
+            "{{\"name\":\"read\",\"cat\":\"c\",\"pid\":1,\"tid\":1,\"ts\":{number},\"dur\":7,\
+             \"ph\":1,\"args\":{{\"fhash\":\"aa\"}}}}\n"
+        )
+    };
+    let declared = [
+        "{\"name\":\"CM\",\"cat\":\"dftracer\",\"type\":1,\"pid\":7,\"tid\":7,\"ph\":4,\
+         \"args\":{\"name\":\"time_metric\",\"value\":\"NS\"}}\n",
+        "{\"name\":\"FH\",\"cat\":\"dftracer\",\"type\":1,\"pid\":7,\"tid\":7,\"ph\":4,\
+         \"args\":{\"name\":\"/data/a\",\"value\":\"aa\"}}\n",
+    ];
+    let mut packets: Vec<Vec<u8>> = (0..4).map(|number| line(number).into_bytes()).collect();
+    packets.insert(1, declared.concat().into_bytes());
+    let (leaf, bytes, ends) = leaf_of(1, &packets, Codec::None);
+    let check = |bytes: Vec<u8>, query: &str, expected: (u64, Option<&str>)| {
+        let data = Arc::new(Memory {
+            bytes,
+            ..Memory::default()
+        });
+        let request = Request {
+            query: Some(Query::parse(query).unwrap()),
+            ..Request::default()
+        };
+        let set = StorageSet::open(vec![stored(&leaf, &data, None)], None).unwrap();
+        let sources = set.sources(&request, &[]).unwrap();
+        let (found, report) = count(&sources, &request, Limits::default()).unwrap();
+        let reasons: Vec<&str> = report.skipped_reasons().collect();
+        assert_eq!(
+            (found, reasons.len()),
+            (expected.0, usize::from(expected.1.is_some()))
+        );
+        if let Some(wanted) = expected.1 {
+            assert!(reasons[0].contains(wanted), "{query}: {reasons:?}");
+        }
+    };
+    let mut damaged = bytes.clone();
+    damaged[usize::try_from(ends[0]).unwrap() + 88] ^= 1;
+    let checksum = "its checksum does not match";
+    check(bytes.clone(), "dur == 7ns", (4, None));
+    check(
+        damaged.clone(),
+        "dur == 7ns",
+        (0, Some("read as microseconds")),
+    );
+    check(bytes.clone(), "fname == '/data/a'", (4, None));
+    check(damaged.clone(), "fname == '/data/a'", (0, Some(checksum)));
+    check(
+        damaged,
+        "fname == '/data/a' and stream == 'none'",
+        (0, None),
+    );
+    check(bytes, "fname == '/data/b'", (0, None));
+}
