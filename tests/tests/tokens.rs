@@ -1,10 +1,14 @@
 //! Who may do what, with both programs: the first token, roles, scopes and revocation.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
-use harness::{Request, Server, Settings, run_tracehold};
-use serde_json::Value;
+use harness::{Agent, Request, Server, Settings, run_tracehold};
+use serde_json::{Value, json};
+use storage_format::local_file::LocalFile;
 
 use crate::otlp_grpc::{EXPORT, call, framed, status};
 
@@ -200,6 +204,7 @@ fn the_first_token_can_be_made_before_the_server_starts() {
     std::fs::write(&file, format!("{token}\n")).unwrap();
     let listing = ["storage", "list", "--token-file", file.to_str().unwrap()];
     assert_eq!(tracehold(&server, None, &listing).0, 0);
+    assert_eq!(tracehold(&server, Some(""), &listing).0, 0);
     let (code, text) = offline(folder.path());
     assert!(
         code == Some(4) && text.contains("tracehold token create"),
@@ -237,6 +242,79 @@ fn spans_over_grpc_need_the_token_of_an_agent() {
         let answer = call(server.address(), EXPORT, ("authorization", &token), &body);
         let (code, message) = status(&answer);
         assert_eq!(code, expected, "{token:.12}: {message}");
+    }
+}
+
+/// Answers one request with 401, and returns its head.
+fn head_of_one(listener: &TcpListener) -> String {
+    listener.set_nonblocking(true).unwrap();
+    let begin = Instant::now();
+    let mut stream = loop {
+        match listener.accept() {
+            Ok((stream, _)) => break stream,
+            Err(_) => assert!(begin.elapsed() < Duration::from_secs(60), "no request came"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    stream.set_nonblocking(false).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.extend(byte);
+    }
+    let answer = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    stream.write_all(answer.as_bytes()).unwrap();
+    String::from_utf8(head).unwrap().to_lowercase()
+}
+
+#[test]
+fn a_folder_does_not_choose_who_gets_the_token() {
+    let (folder, server, mut api) = Server::fresh();
+    let storage = api.create_storage("s");
+    Agent::register(&mut api, "host");
+    Agent::declare_stream(&mut api, "host", "lines", "dft", "none");
+    let event = json!({
+        "id": 0, "name": "read", "cat": "POSIX", "pid": 1, "tid": 1, "ts": 5, "dur": 1, "ph": "X",
+        "args": {},
+    });
+    Agent::new(&storage, "host", "lines").push(&mut api, 0, format!("{event}\n").as_bytes());
+    api.finalize(&storage);
+    let mount = folder.path().join("mount");
+    let mount = mount.to_str().unwrap();
+    let url = format!("{}/storage/{storage}", server.url());
+    let (code, _, errors) = tracehold(&server, None, &["mount", &url, mount]);
+    assert_eq!(code, 0, "{errors}");
+
+    // Somebody hands over the folder with another server in it.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = format!("http://{}", listener.local_addr().unwrap());
+    let path = Path::new(mount).join(format!("{storage}.local"));
+    let mut local = LocalFile::decode(&std::fs::read(&path).unwrap()).unwrap();
+    local.origin = format!("{other}/storage/{storage}");
+    std::fs::write(&path, local.encode().unwrap()).unwrap();
+    let output = folder.path().join("output");
+    for work in [
+        ["query", "--dir", mount, "name == 'read'"],
+        ["export", "--dir", mount, output.to_str().unwrap()],
+    ] {
+        for (configured, is_sent) in [(server.url(), false), (other.clone(), true)] {
+            let options = ["--token", "tracehold_secret", "--server", &configured];
+            let words = work.iter().chain(&options).map(ToString::to_string);
+            let words: Vec<String> = words.collect();
+            let (head, ran) = std::thread::scope(|scope| {
+                let ran = scope.spawn(|| run_tracehold(&words));
+                (head_of_one(&listener), ran.join().unwrap())
+            });
+            assert_eq!(
+                head.contains("tracehold_secret"),
+                is_sent,
+                "{work:?}: {head}"
+            );
+            let errors = String::from_utf8(ran.stderr).unwrap();
+            assert_eq!(errors.contains("add --server"), !is_sent, "{errors}");
+            assert_ne!(ran.status.code(), Some(0), "{errors}");
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use super::error::CommandError;
 use crate::ClientError;
-use crate::http::{Bearer, Client, Retry, ServerUrl, TlsFiles};
+use crate::http::{Bearer, Client, Retry, ServerUrl, StorageUrl, TlsFiles};
 
 /// Options that every subcommand accepts.
 #[derive(Debug, Clone, Args)]
@@ -112,7 +112,46 @@ impl Context {
         self.client_of(self.global.server.parse()?, Retry::persistent())
     }
 
-    /// A client of another server, with the same token.
+    /// A client of the server that a folder names. Whoever made the folder chose the name, so the
+    /// token and the certificate are for it only if it is the `--server`.
+    pub fn client_of_folder(
+        &self,
+        origin: &StorageUrl,
+        retry: Retry,
+    ) -> Result<Client, ClientError> {
+        let server = origin.server.clone();
+        if self.is_configured(&server)? {
+            let client = self.client_of(server, retry);
+            return client.map_err(|error| ClientError::input(error.to_string()));
+        }
+        let files = TlsFiles {
+            ca: self.global.ca_file.clone(),
+            ..TlsFiles::default()
+        };
+        Client::with_tls(server, None, retry, &files)
+    }
+
+    /// Says that [`Self::client_of_folder`] withholds what could be presented to this server.
+    pub fn note_of_withheld(&self, origin: &StorageUrl) -> Result<(), CommandError> {
+        let global = &self.global;
+        let has_any = global.token.is_some()
+            || global.token_file.is_some()
+            || global.client_certificate.is_some();
+        if has_any && !self.is_configured(&origin.server)? {
+            self.note(format!(
+                "the folder names the server {}, which is not --server: no token or certificate is \
+                 sent to it; if they are meant for it, add --server {}",
+                origin.server, origin.server
+            ));
+        }
+        Ok(())
+    }
+
+    fn is_configured(&self, server: &ServerUrl) -> Result<bool, ClientError> {
+        Ok(self.global.server.parse::<ServerUrl>()? == *server)
+    }
+
+    /// A client of a server that the command line names, with the token.
     pub fn client_of(&self, server: ServerUrl, retry: Retry) -> Result<Client, CommandError> {
         let token = self.token()?;
         let files = TlsFiles {
@@ -125,12 +164,15 @@ impl Context {
 
     /// The token, or the one in the token file.
     fn token(&self) -> Result<Option<Bearer>, CommandError> {
-        let (None, Some(file)) = (&self.global.token, &self.global.token_file) else {
-            return Ok(self.global.token.clone());
-        };
-        let text = std::fs::read_to_string(file);
-        let text = text.map_err(|error| ClientError::file(file, error))?;
-        Ok(Some(Bearer::from(text)))
+        let given = self.global.token.clone().filter(|token| !token.is_empty());
+        match (given, &self.global.token_file) {
+            (None, Some(file)) => {
+                let text = std::fs::read_to_string(file);
+                let text = text.map_err(|error| ClientError::file(file, error))?;
+                Ok(Some(Bearer::from(text)))
+            }
+            (given, _) => Ok(given),
+        }
     }
 
     /// Runs `work` to completion on a new runtime.

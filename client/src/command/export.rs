@@ -7,7 +7,6 @@ use tokio::runtime::Runtime;
 
 use super::context::counted;
 use super::{CommandError, Context, Exit};
-use crate::ClientError;
 use crate::export::{
     ExportOptions, ExportReport, Fidelity, FolderSource, PacketSource, ServerSource, SpanForm,
     export,
@@ -102,11 +101,12 @@ impl Export {
         runtime: &Runtime,
     ) -> Result<Box<dyn PacketSource>, CommandError> {
         if let Some(folder) = &self.dir {
-            let client_of = |origin: &StorageUrl| {
-                let client = context.client_of(origin.server.clone(), Retry::persistent());
-                client.map_err(|error| ClientError::input(error.to_string()))
-            };
-            let source = FolderSource::open(folder, runtime.handle(), client_of)?;
+            let source = FolderSource::open(folder, runtime.handle(), |origin| {
+                context.client_of_folder(origin, Retry::persistent())
+            })?;
+            if let Some(origin) = source.needed_server() {
+                context.note_of_withheld(origin)?;
+            }
             return Ok(Box::new(source));
         }
         let client = context.persistent_client()?;

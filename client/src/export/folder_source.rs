@@ -41,6 +41,11 @@ impl FolderSource {
         })
     }
 
+    /// The server that missing data files are read from; `None` if no file is missing.
+    pub fn needed_server(&self) -> Option<&StorageUrl> {
+        self.mounted.needed_server()
+    }
+
     /// The provenance of the packets of a leaf; `None` if there is none or it is damaged.
     fn provenance(&self, leaf: &Leaf) -> Result<Option<Provenance>, ClientError> {
         let name = FileName::Provenance(leaf.leaf).to_string();

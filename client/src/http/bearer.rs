@@ -11,6 +11,13 @@ impl Bearer {
     }
 }
 
+impl Bearer {
+    /// Whether there is nothing to present, as with an empty variable of the environment.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl From<String> for Bearer {
     fn from(text: String) -> Self {
         Self(text.trim().to_owned())

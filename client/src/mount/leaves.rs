@@ -35,6 +35,14 @@ pub struct Mounted {
     pub has_data: bool,
 }
 
+impl Mounted {
+    /// The server that missing data files are read from; `None` if no file is missing.
+    pub fn needed_server(&self) -> Option<&StorageUrl> {
+        let (_, origin) = self.origin.as_ref().filter(|_| !self.has_data)?;
+        Some(origin)
+    }
+}
+
 /// Opens a folder created by [`super::mount`]. `client_of` returns a client of the server that the
 /// storage came from; its requests run on `runtime`.
 ///

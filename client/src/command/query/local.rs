@@ -35,9 +35,11 @@ pub(super) fn run_mounted(
     // Drives the client's connections, so it must outlive them.
     let runtime = Runtime::new().map_err(|error| CommandError::io("async runtime", error))?;
     let mounted = mount::leaves(folder, runtime.handle(), |origin| {
-        let client = context.client_of(origin.server.clone(), Retry::default());
-        client.map_err(|error| crate::ClientError::input(error.to_string()))
+        context.client_of_folder(origin, Retry::default())
     })?;
+    if let Some(origin) = mounted.needed_server() {
+        context.note_of_withheld(origin)?;
+    }
     let leaves = mounted.leaves.into_iter();
     let leaves = leaves.map(|leaf| StoredLeaf {
         sidecar: leaf.sidecar.filter(|_| !no_index),
