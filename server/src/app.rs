@@ -151,7 +151,7 @@ async fn serve_until_stopped(
         tracing::error!(%error, "cannot resume the I/O trace; the server runs without it");
     }
     let (gate, otlp_gate) = gates(&app, &metrics, &http);
-    let jobs = Arc::clone(&app.jobs);
+    let (jobs, audit) = (Arc::clone(&app.jobs), Arc::clone(&app.audit));
     tracing::info!(%address, io = engine.io_name(), "accepting requests");
     warn_of_exposure(address, is_closed, tls.is_some());
     let background = Background::start(&app, stage_seen.clone());
@@ -174,6 +174,7 @@ async fn serve_until_stopped(
     engine.shutdown().await?;
     signals.abort();
     tracing::info!("the server has shut down");
+    audit.finish().await;
     Ok(())
 }
 

@@ -1,14 +1,16 @@
 //! The files of the audit log: writing, continuing after a start, and verifying.
 
 use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
+use tokio::task::JoinSet;
 
-use super::chain::{Act, AuditDamage, End, What, next_line, verify};
+use super::chain::{Act, AuditDamage, End, What, next_line, read, verify};
 use crate::clock::now;
 use crate::config::AuditConfig;
 use crate::secrets::to_hex;
@@ -39,140 +41,268 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> AuditErr
 
 /// The audit log of a running server.
 pub(crate) struct Audit {
-    log: Arc<Mutex<Log>>,
-}
-
-/// The files, and where they end.
-struct Log {
-    folder: PathBuf,
-    bytes_max: u64,
-    files_max: usize,
-    file: File,
-    bytes: u64,
-    end: End,
-    /// A write failed, so that the end of the file is not known.
-    is_broken: bool,
+    log: Arc<Mutex<Log<Disk>>>,
+    /// Lines that are written also if the request that caused them is gone.
+    writing: parking_lot::Mutex<JoinSet<()>>,
 }
 
 impl Audit {
     /// Opens the log of a data folder, and makes one if there is none; blocks.
     pub(crate) fn open(data_dir: &Path, config: &AuditConfig) -> Result<Self, AuditError> {
-        let log = Log::open(data_dir.join(FOLDER), config)?;
+        let log = Log::open(data_dir.join(FOLDER), config, Disk)?;
         Ok(Self {
             log: Arc::new(Mutex::new(log)),
+            writing: parking_lot::Mutex::default(),
         })
     }
 
-    /// Appends a line, durably. Acts are written one after another, in the order of this call.
+    /// Appends a line, durably, also if the returned future is dropped: a client may hang up at
+    /// any point.
     pub(crate) async fn record(&self, act: Act) -> Result<(), AuditError> {
-        let mut log = Arc::clone(&self.log).lock_owned().await;
-        let folder = log.folder.clone();
-        let written = tokio::task::spawn_blocking(move || log.append(What::Act(act))).await;
-        written.map_err(|error| failed("write", &folder)(io::Error::other(error)))?
+        let (reply, written) = oneshot::channel();
+        self.begin(act, move |outcome| drop(reply.send(outcome)));
+        let ended = || failed("write", Path::new(FOLDER))(io::Error::other("the server ends"));
+        written.await.unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Appends a line that nobody waits for.
+    pub(crate) fn record_unattended(&self, act: Act) {
+        self.begin(act, |outcome| {
+            if let Err(error) = outcome {
+                tracing::error!(%error, "a request cannot be noted in the audit log");
+            }
+        });
+    }
+
+    fn begin(&self, act: Act, done: impl FnOnce(Result<(), AuditError>) + Send + 'static) {
+        let log = Arc::clone(&self.log);
+        let mut writing = self.writing.lock();
+        while writing.try_join_next().is_some() {}
+        writing.spawn(async move {
+            let mut log = log.lock_owned().await;
+            let folder = log.folder.clone();
+            let written = tokio::task::spawn_blocking(move || log.append(What::Act(act))).await;
+            let written =
+                written.map_err(|error| failed("write", &folder)(io::Error::other(error)));
+            done(written.and_then(|written| written));
+        });
+    }
+
+    /// Waits for the lines of requests that are gone. Call it when no request can arrive any more.
+    pub(crate) async fn finish(&self) {
+        let mut writing = std::mem::take(&mut *self.writing.lock());
+        while writing.join_next().await.is_some() {}
     }
 }
 
-impl Log {
-    fn open(folder: PathBuf, config: &AuditConfig) -> Result<Self, AuditError> {
+/// The operations that write the log; tests let them fail.
+trait Operations {
+    fn open(&self, path: &Path) -> io::Result<File>;
+    fn write(&self, file: &File, bytes: &[u8]) -> io::Result<()>;
+    fn sync(&self, file: &File) -> io::Result<()>;
+    fn cut(&self, file: &File, bytes: u64) -> io::Result<()>;
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    fn sync_folder(&self, folder: &Path) -> io::Result<()>;
+    fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+/// The operations of the system.
+struct Disk;
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the audit log is no data of storages"
+)]
+impl Operations for Disk {
+    fn open(&self, path: &Path) -> io::Result<File> {
+        File::options().append(true).create(true).open(path)
+    }
+
+    fn write(&self, mut file: &File, bytes: &[u8]) -> io::Result<()> {
+        file.write_all(bytes)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn cut(&self, file: &File, bytes: u64) -> io::Result<()> {
+        file.set_len(bytes)?;
+        file.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+
+    fn sync_folder(&self, folder: &Path) -> io::Result<()> {
+        File::open(folder)?.sync_all()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+}
+
+/// The files, and where they end.
+struct Log<D> {
+    disk: D,
+    folder: PathBuf,
+    bytes_max: u64,
+    files_max: usize,
+    file: File,
+    /// Bytes of the lines in the file; what follows them is no part of the log.
+    bytes: u64,
+    end: End,
+    /// A write failed: there may be bytes behind the lines.
+    is_torn: bool,
+    /// The names in the folder are durable.
+    is_named: bool,
+}
+
+impl<D: Operations> Log<D> {
+    fn open(folder: PathBuf, config: &AuditConfig, disk: D) -> Result<Self, AuditError> {
         create_folder(&folder)?;
         let files_max = usize::try_from(config.files_max).unwrap_or(usize::MAX);
-        let (file, bytes, end) = continue_log(&folder)?;
+        let (file, bytes, end) = continue_log(&folder, &disk)?;
         let mut log = Self {
+            disk,
             folder,
             bytes_max: config.file_bytes_max,
             files_max,
             file,
             bytes,
             end,
-            is_broken: false,
+            is_torn: false,
+            is_named: false,
         };
-        if log.bytes == 0 {
-            log.begin()?;
+        if let Err(error) = log.prepare() {
+            // On a full disk the server has to start, because something has to be deleted.
+            tracing::error!(
+                %error,
+                "the audit log cannot be written; what operators change is answered with \
+                 audit_failed until it can"
+            );
         }
         Ok(log)
     }
 
-    /// The first line of a file.
-    fn begin(&mut self) -> Result<(), AuditError> {
-        let after = to_hex(&self.end.seal);
-        self.write(What::Begin { after })?;
-        sync_folder(&self.folder)
+    fn append(&mut self, what: What) -> Result<(), AuditError> {
+        self.prepare()?;
+        self.write(what)
     }
 
-    fn append(&mut self, what: What) -> Result<(), AuditError> {
-        if self.bytes >= self.bytes_max || self.is_broken {
-            self.rotate()?;
+    /// Makes the current file ready for a line. Each step is done again until it has succeeded.
+    fn prepare(&mut self) -> Result<(), AuditError> {
+        if self.is_torn {
+            let cut = self.disk.cut(&self.file, self.bytes);
+            cut.map_err(failed("cut", &self.folder))?;
+            self.is_torn = false;
         }
-        self.write(what)
+        if self.bytes >= self.bytes_max {
+            self.is_named = false;
+            set_aside(&self.disk, &self.folder, self.end.number)?;
+            let path = self.folder.join(CURRENT);
+            self.file = self.disk.open(&path).map_err(failed("open", &path))?;
+            self.bytes = 0;
+        }
+        if self.bytes == 0 {
+            self.is_named = false;
+            let after = to_hex(&self.end.seal);
+            self.write(What::Begin { after })?;
+        }
+        if !self.is_named {
+            let synced = self.disk.sync_folder(&self.folder);
+            synced.map_err(failed("sync", &self.folder))?;
+            self.is_named = true;
+            if let Err(error) = remove_oldest(&self.disk, &self.folder, self.files_max) {
+                tracing::warn!(%error, "the oldest file of the audit log cannot be removed");
+            }
+        }
+        Ok(())
     }
 
     fn write(&mut self, what: What) -> Result<(), AuditError> {
         let (line, end) = next_line(self.end, now().to_string(), what);
-        let written = self.file.write_all(&line);
-        // After a failure the file may contain a part of the line.
-        self.is_broken = true;
+        // Until both have succeeded the line is none: it is cut before the next one.
+        self.is_torn = true;
+        let written = self.disk.write(&self.file, &line);
         written.map_err(failed("write", &self.folder))?;
-        self.file
-            .sync_data()
-            .map_err(failed("sync", &self.folder))?;
-        self.is_broken = false;
+        let synced = self.disk.sync(&self.file);
+        synced.map_err(failed("sync", &self.folder))?;
+        self.is_torn = false;
         self.bytes += line.len() as u64;
         self.end = end;
         Ok(())
-    }
-
-    /// Gives the current file its final name, begins the next one, and removes the oldest.
-    fn rotate(&mut self) -> Result<(), AuditError> {
-        set_aside(&self.folder, self.end.number)?;
-        self.file = append_to(&self.folder.join(CURRENT))?;
-        (self.bytes, self.is_broken) = (0, false);
-        self.begin()?;
-        remove_oldest(&self.folder, self.files_max)
     }
 }
 
 /// Opens the current file at its end. A last line without an end was never answered: it is cut. A
 /// file that is damaged is set aside, and the log continues in another one.
-fn continue_log(folder: &Path) -> Result<(File, u64, End), AuditError> {
+fn continue_log(folder: &Path, disk: &impl Operations) -> Result<(File, u64, End), AuditError> {
     let path = folder.join(CURRENT);
-    let file = append_to(&path)?;
+    let file = disk.open(&path).map_err(failed("open", &path))?;
     let length = file.metadata().map_err(failed("open", &path))?.len();
-    let before = last_complete(folder)?;
     if length == 0 {
-        return Ok((file, 0, before.unwrap_or_default()));
+        return Ok((file, 0, end_of_complete(folder)?));
     }
-    match verify(BufReader::new(open(&path)?), None) {
-        Ok(end) => Ok((file, length, end)),
-        Err(AuditDamage::Cut { line, bytes }) => {
+    let (end, damage) = read(BufReader::new(open(&path)?), None);
+    match (end, damage) {
+        (Some(end), None) => Ok((file, length, end)),
+        (end, Some(AuditDamage::Cut { line, bytes })) => {
             tracing::warn!(
                 line,
                 "the last line of the audit log is incomplete; it is removed"
             );
-            file.set_len(bytes).map_err(failed("cut", &path))?;
-            file.sync_all().map_err(failed("sync", &path))?;
-            match verify(BufReader::new(open(&path)?), None) {
-                Ok(end) => Ok((file, bytes, end)),
-                Err(_) => Ok((file, 0, before.unwrap_or_default())),
-            }
+            disk.cut(&file, bytes).map_err(failed("cut", &path))?;
+            let before = || end_of_complete(folder);
+            Ok((file, bytes, end.map_or_else(before, Ok)?))
         }
-        Err(damage) => {
+        (_, damage) => {
             tracing::error!(
-                %damage,
+                damage = damage.map(tracing::field::display),
                 "the audit log is damaged; it is set aside and continues in a new file"
             );
-            let number = before.map_or(0, |before| before.number);
-            set_aside(folder, number.saturating_add(1))?;
-            Ok((append_to(&path)?, 0, before.unwrap_or_default()))
+            // Its name sorts behind all of its lines, so that no number is given twice.
+            let lines = count_lines(&path).unwrap_or(1);
+            let number = end_of_complete(folder)?.number.saturating_add(lines);
+            set_aside(disk, folder, number)?;
+            let file = disk.open(&path).map_err(failed("open", &path))?;
+            Ok((file, 0, end_of_complete(folder)?))
         }
     }
 }
 
-/// The end of the latest complete file, if it is intact.
-fn last_complete(folder: &Path) -> Result<Option<End>, AuditError> {
-    let Some((_, path)) = complete_files(folder)?.pop() else {
-        return Ok(None);
+/// Where the complete files end: at the number in the name of the latest one, with the seal of the
+/// latest line that is intact.
+fn end_of_complete(folder: &Path) -> Result<End, AuditError> {
+    let files = complete_files(folder)?;
+    let mut end = End {
+        number: files.last().map_or(0, |(number, _)| *number),
+        ..End::default()
     };
-    Ok(verify(BufReader::new(open(&path)?), None).ok())
+    for (_, path) in files.iter().rev() {
+        if let (Some(found), _) = read(BufReader::new(open(path)?), None) {
+            end.number = end.number.max(found.number);
+            end.seal = found.seal;
+            break;
+        }
+    }
+    Ok(end)
+}
+
+fn count_lines(path: &Path) -> io::Result<u64> {
+    let mut file = BufReader::new(open(path).map_err(|error| error.source)?);
+    let mut lines: u64 = 0;
+    loop {
+        let bytes = file.fill_buf()?;
+        let count = bytes.len();
+        if count == 0 {
+            return Ok(lines.max(1));
+        }
+        lines += bytes.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        file.consume(count);
+    }
 }
 
 /// The complete files by the number in their names, the oldest first.
@@ -197,29 +327,28 @@ fn complete_files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, AuditError> {
     Ok(files)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the audit log is no data of storages"
-)]
-fn set_aside(folder: &Path, number: u64) -> Result<(), AuditError> {
+/// Gives the current file its final name. It has it already if an earlier call failed after that.
+fn set_aside(disk: &impl Operations, folder: &Path, number: u64) -> Result<(), AuditError> {
     let mut number = number;
     let name = |number: u64| folder.join(format!("{COMPLETE_BEGIN}{number:020}{COMPLETE_END}"));
     while name(number).exists() {
         number = number.saturating_add(1);
     }
-    std::fs::rename(folder.join(CURRENT), name(number)).map_err(failed("rename", folder))?;
-    sync_folder(folder)
+    match disk.rename(&folder.join(CURRENT), &name(number)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed("rename", folder)(error)),
+        _ => Ok(()),
+    }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the audit log is no data of storages"
-)]
-fn remove_oldest(folder: &Path, files_max: usize) -> Result<(), AuditError> {
+fn remove_oldest(
+    disk: &impl Operations,
+    folder: &Path,
+    files_max: usize,
+) -> Result<(), AuditError> {
     let files = complete_files(folder)?;
     let surplus = files.len().saturating_sub(files_max);
     for (_, path) in files.into_iter().take(surplus) {
-        std::fs::remove_file(&path).map_err(failed("remove", &path))?;
+        disk.remove(&path).map_err(failed("remove", &path))?;
     }
     Ok(())
 }
@@ -231,7 +360,7 @@ fn remove_oldest(folder: &Path, files_max: usize) -> Result<(), AuditError> {
 fn create_folder(folder: &Path) -> Result<(), AuditError> {
     std::fs::create_dir_all(folder).map_err(failed("create", folder))?;
     let parent = folder.parent().unwrap_or(folder);
-    sync_folder(parent)
+    Disk.sync_folder(parent).map_err(failed("sync", parent))
 }
 
 #[expect(
@@ -242,19 +371,6 @@ fn open(path: &Path) -> Result<File, AuditError> {
     File::open(path).map_err(failed("open", path))
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the audit log is no data of storages"
-)]
-fn append_to(path: &Path) -> Result<File, AuditError> {
-    let opened = File::options().append(true).create(true).open(path);
-    opened.map_err(failed("open", path))
-}
-
-fn sync_folder(folder: &Path) -> Result<(), AuditError> {
-    open(folder)?.sync_all().map_err(failed("sync", folder))
-}
-
 /// A file that is not what was written.
 #[derive(Debug, Error)]
 #[error("{}: {damage}", path.display())]
@@ -263,6 +379,11 @@ pub struct DamagedAudit {
     damage: AuditDamage,
 }
 
+/// How often the log of a data folder is read again if it seems damaged, and the time between: a
+/// server that runs may be writing a line, or complete or remove a file.
+const ATTEMPTS: usize = 5;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
+
 /// Verifies files of an audit log, which continue each other in this order, or all of a data folder
 /// if none are given; blocks. Returns the number of the last line and its seal, to compare with
 /// what was noted elsewhere.
@@ -270,22 +391,43 @@ pub struct DamagedAudit {
 /// # Errors
 /// The first file that is damaged, and how.
 pub fn verify_audit(data_dir: &Path, files: &[PathBuf]) -> Result<(u64, String), DamagedAudit> {
-    let mut all = files.to_vec();
-    if all.is_empty() {
-        let folder = data_dir.join(FOLDER);
-        let complete = complete_files(&folder).map_err(|error| DamagedAudit {
+    if !files.is_empty() {
+        return verify_files(files);
+    }
+    verify_folder(&data_dir.join(FOLDER), || {
+        std::thread::sleep(BETWEEN_ATTEMPTS);
+    })
+}
+
+fn verify_folder(folder: &Path, mut wait: impl FnMut()) -> Result<(u64, String), DamagedAudit> {
+    let mut attempt = 1;
+    loop {
+        let complete = complete_files(folder).map_err(|error| DamagedAudit {
             path: error.path,
             damage: AuditDamage::Unreadable(error.source),
         })?;
-        all.extend(complete.into_iter().map(|(_, path)| path));
-        all.push(folder.join(CURRENT));
+        let complete = complete.into_iter().map(|(_, path)| path);
+        let all: Vec<PathBuf> = complete.chain([folder.join(CURRENT)]).collect();
+        match verify_files(&all) {
+            Err(damaged) if attempt < ATTEMPTS && damaged.damage.may_pass() => wait(),
+            verified => return verified,
+        }
+        attempt += 1;
     }
+}
+
+fn verify_files(files: &[PathBuf]) -> Result<(u64, String), DamagedAudit> {
     let mut before = None;
-    for path in all {
-        let read = open(&path).map_err(|error| AuditDamage::Unreadable(error.source));
-        match read.and_then(|file| verify(BufReader::new(file), before)) {
+    for path in files {
+        let opened = open(path).map_err(|error| AuditDamage::Unreadable(error.source));
+        match opened.and_then(|file| verify(BufReader::new(file), before)) {
             Ok(end) => before = Some(end),
-            Err(damage) => return Err(DamagedAudit { path, damage }),
+            Err(damage) => {
+                return Err(DamagedAudit {
+                    path: path.clone(),
+                    damage,
+                });
+            }
         }
     }
     let end = before.unwrap_or_default();
@@ -293,73 +435,4 @@ pub fn verify_audit(data_dir: &Path, files: &[PathBuf]) -> Result<(u64, String),
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn act(number: usize) -> What {
-        What::Act(Act {
-            caller: "anyone".to_owned(),
-            method: "POST".to_owned(),
-            path: format!("/{number}"),
-            status: 200,
-            made: None,
-            request: "r".to_owned(),
-        })
-    }
-
-    fn config(file_bytes_max: u64) -> AuditConfig {
-        AuditConfig {
-            file_bytes_max,
-            files_max: 3,
-        }
-    }
-
-    fn files(folder: &Path) -> Vec<PathBuf> {
-        let complete = complete_files(folder).unwrap().into_iter();
-        let mut files: Vec<PathBuf> = complete.map(|(_, path)| path).collect();
-        files.push(folder.join(CURRENT));
-        files
-    }
-
-    #[test]
-    fn the_log_continues_after_a_start_and_over_a_bounded_number_of_files() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().join(FOLDER);
-        for start in 0..40 {
-            let mut log = Log::open(folder.clone(), &config(600)).unwrap();
-            log.append(act(start)).unwrap();
-            let all = files(&folder);
-            assert!(all.len() <= 4);
-            let (number, _) = verify_audit(&folder, &all).unwrap();
-            assert_eq!(number, log.end.number);
-        }
-        let all = files(&folder);
-        assert_eq!(all.len(), 4);
-        let without = [&all[..1], &all[2..]].concat();
-        let error = verify_audit(&folder, &without).unwrap_err();
-        assert!(error.path == all[2] && matches!(error.damage, AuditDamage::Apart));
-    }
-
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test damages its files")]
-    fn a_torn_line_is_cut_and_a_damaged_file_is_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder = folder.path().join(FOLDER);
-        let open = || Log::open(folder.clone(), &config(1 << 20)).unwrap();
-        open().append(act(1)).unwrap();
-        let path = folder.join(CURRENT);
-        let intact = std::fs::read(&path).unwrap();
-        std::fs::write(&path, [&intact[..], b"{\"number\":3,"].concat()).unwrap();
-        open().append(act(2)).unwrap();
-        assert_eq!(verify_audit(&folder, &files(&folder)).unwrap().0, 3);
-        assert!(std::fs::read(&path).unwrap().starts_with(&intact));
-
-        let mut damaged = intact;
-        damaged[20] ^= 1;
-        std::fs::write(&path, &damaged).unwrap();
-        open().append(act(3)).unwrap();
-        let all = files(&folder);
-        assert_eq!(std::fs::read(&all[0]).unwrap(), damaged);
-        assert!(verify_audit(&folder, &all).is_err() && verify_audit(&folder, &all[1..]).is_ok());
-    }
-}
+mod tests;
