@@ -55,6 +55,11 @@ pub(crate) struct Act {
     pub(crate) caller: String,
     pub(crate) method: String,
     pub(crate) path: String,
+    /// The query string, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
+    pub(crate) query: Option<String>,
+    /// That of the answer; 0 if the client left before there was one.
     pub(crate) status: u16,
     /// The address of what was made, if something was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -240,6 +245,7 @@ mod tests {
             caller: "anyone".to_owned(),
             method: "POST".to_owned(),
             path: path.to_owned(),
+            query: None,
             status: 201,
             made: None,
             request: "r".to_owned(),

@@ -13,28 +13,41 @@ use crate::access::{Caller, Right, rule_for};
 use crate::problem::Problem;
 use crate::request_id::RequestId;
 
-/// A longer path is cut in the log.
-const PATH_CHARS_MAX: usize = 4096;
+/// A longer path or query string is cut in the log.
+const TEXT_CHARS_MAX: usize = 4096;
 
-/// Answers a request that needs the right of an operator after its line is durable. Requests that
-/// are refused change nothing and are not noted.
+/// Answers a request that needs the right of an operator after its line is durable. A request that
+/// fails is noted, too, because it may have changed something before; one that is not admitted does
+/// not come here.
 pub(crate) async fn note(
     State(audit): State<Arc<Audit>>,
     request: Request,
     next: Next,
 ) -> Response {
-    let Some(mut act) = act(&request) else {
+    let Some(act) = act(&request) else {
         return next.run(request).await;
     };
+    let mut pending = Pending {
+        audit: &audit,
+        act: Some(act),
+    };
     let response = next.run(request).await;
-    if !response.status().is_success() {
+    let Some(mut act) = pending.act.take() else {
         return response;
-    }
+    };
     act.status = response.status().as_u16();
     let made = response.headers().get(header::LOCATION);
     act.made = made.and_then(|made| made.to_str().ok()).map(str::to_owned);
+    if response.status() == StatusCode::BAD_REQUEST {
+        // A parameter that no route has may be anything, even a token.
+        act.query = None;
+    }
     match audit.record(act).await {
         Ok(()) => response,
+        Err(error) if !response.status().is_success() => {
+            tracing::error!(%error, "a request that failed cannot be noted in the audit log");
+            response
+        }
         Err(error) => {
             tracing::error!(%error, "a change was made and cannot be noted in the audit log");
             Problem::new(
@@ -45,6 +58,20 @@ pub(crate) async fn note(
             .cause(error.to_string())
             .remedy("the change was made; free space or mend the disk, and look at what it did")
             .into_response()
+        }
+    }
+}
+
+/// A request that is not answered yet. If its client hangs up, it may have changed something.
+struct Pending<'a> {
+    audit: &'a Audit,
+    act: Option<Act>,
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if let Some(act) = self.act.take() {
+            self.audit.record_unattended(act);
         }
     }
 }
@@ -65,9 +92,14 @@ fn act(request: &Request) -> Option<Act> {
     Some(Act {
         caller,
         method: request.method().to_string(),
-        path: request.uri().path().chars().take(PATH_CHARS_MAX).collect(),
+        path: bounded(request.uri().path()),
+        query: request.uri().query().map(bounded),
         status: 0,
         made: None,
         request: id.to_owned(),
     })
+}
+
+fn bounded(text: &str) -> String {
+    text.chars().take(TEXT_CHARS_MAX).collect()
 }

@@ -342,3 +342,34 @@ async fn every_route_refuses_bodies_of_other_types() {
     assert!(with_body > 15, "{with_body}");
     engine.shutdown().await.unwrap();
 }
+
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "a test reads the audit log")]
+async fn a_request_whose_client_hangs_up_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let (app, engine) = app(folder.path()).await;
+    let made = engine.storages().create(storage_core::NewStorage {
+        name: "s".to_owned(),
+        ..storage_core::NewStorage::default()
+    });
+    let id = made.await.unwrap().0.id;
+    let path = format!("/api/v1/storages/{id}/copy");
+    // The rest of the body never comes.
+    let body = Body::from_stream(futures_util::stream::pending::<std::io::Result<bytes::Bytes>>());
+    let request = Request::post(&path)
+        .header("content-type", "application/json")
+        .body(body)
+        .unwrap();
+    let mut answered = Box::pin(router(Arc::clone(&app)).oneshot(request));
+    for _ in 0..50 {
+        let polled = futures_util::FutureExt::now_or_never(answered.as_mut());
+        assert!(polled.is_none());
+        tokio::task::yield_now().await;
+    }
+    drop(answered);
+    app.audit.finish().await;
+    let log = std::fs::read_to_string(folder.path().join("audit/audit.jsonl")).unwrap();
+    let line: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!((&line["path"], &line["status"]), (&path.into(), &0.into()));
+    engine.shutdown().await.unwrap();
+}

@@ -8,6 +8,7 @@ fn act(number: usize) -> What {
         caller: "anyone".to_owned(),
         method: "POST".to_owned(),
         path: format!("/{number}"),
+        query: None,
         status: 200,
         made: None,
         request: "r".to_owned(),
