@@ -170,6 +170,7 @@ async fn serve_until_stopped(
     tracing::info!("all requests have finished; committing");
     recorder.shutdown().await;
     app.io_trace.shutdown().await;
+    jobs.cancel_verifications();
     background.end().await;
     engine.shutdown().await?;
     signals.abort();

@@ -7,31 +7,61 @@
 //!
 //! Three kinds of requests stay with their connection: pushes, whose packets belong to the writer
 //! once it has them and whose receipts can be requested again; queries, which nobody needs without
-//! a client; and jobs, which are cancelled when their client leaves and undo what they began.
+//! a client; and jobs except repairs, which are cancelled when their client leaves and undo what
+//! they began.
 
 use std::future::Future;
 use std::sync::Arc;
 
 use axum::response::Response;
-use http::Method;
+use http::{Method, Uri};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-/// Ends of paths whose requests stay with their connection.
+use crate::metrics::OTLP_EXPORT;
+
+/// The routes whose requests stay with their connection.
 const WITH_CONNECTION: &[&str] = &[
-    "/packets",
-    "/query",
-    "/verify",
-    "/copy",
-    "/storages/import",
+    "/api/v1/agents/{agent}/streams/{stream}/packets",
+    "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/packets",
+    "/api/v1/query",
+    "/api/v1/storages/{id}/query",
+    VERIFY,
+    "/api/v1/storages/{id}/copy",
+    "/api/v1/storages/import",
     "/v1/traces",
-    ".TraceService/Export",
+    OTLP_EXPORT,
 ];
 
-/// Whether a request changes state and has to run to its end.
-pub(crate) fn is_change(method: &Method, path: &str) -> bool {
-    !method.is_safe() && !WITH_CONNECTION.iter().any(|end| path.ends_with(end))
+/// It also repairs, which its query string asks for.
+const VERIFY: &str = "/api/v1/storages/{id}/verify";
+/// The only query string of it that changes nothing.
+const REPAIR_PLAN: &str = "repair=plan";
+
+/// Whether a request changes state and has to run to its end. Names in a path can be any text, so
+/// that only a whole path says what it is.
+pub(crate) fn is_change(method: &Method, target: &Uri) -> bool {
+    if method.is_safe() {
+        return false;
+    }
+    let mut routes = WITH_CONNECTION.iter();
+    let Some(route) = routes.find(|route| is_of_route(target.path(), route)) else {
+        return true;
+    };
+    *route == VERIFY && target.query().is_some_and(|query| query != REPAIR_PLAN)
+}
+
+fn is_of_route(path: &str, route: &str) -> bool {
+    let (mut path, mut route) = (path.split('/'), route.split('/'));
+    loop {
+        match (path.next(), route.next()) {
+            (None, None) => return true,
+            (Some(found), Some(wanted)) if wanted.starts_with('{') && !found.is_empty() => {}
+            (Some(found), Some(wanted)) if found == wanted => {}
+            _ => return false,
+        }
+    }
 }
 
 /// The changes that are in flight.
@@ -80,22 +110,62 @@ mod tests {
 
     #[test]
     fn only_changes_of_state_leave_their_connection() {
-        for (method, path, expected) in [
+        for (method, target, expected) in [
             (Method::PATCH, "/api/v1/storages/x", true),
             (Method::DELETE, "/api/v1/storages/x", true),
             (Method::POST, "/api/v1/storages", true),
             (Method::POST, "/api/v1/storages/x/finalize", true),
             (Method::PUT, "/api/v1/agents/a/metadata", true),
             (Method::POST, "/api/v1/recordings", true),
+            (Method::POST, "/api/v1/buffer/copy", true),
             (Method::GET, "/api/v1/storages/x", false),
             (Method::HEAD, "/storage/x/y.itdata", false),
             (Method::POST, "/api/v1/agents/a/streams/s/packets", false),
+            (
+                Method::POST,
+                "/api/v1/storages/x/agents/a/streams/s/packets",
+                false,
+            ),
             (Method::POST, "/api/v1/storages/x/query", false),
+            (Method::POST, "/api/v1/query", false),
+            (Method::POST, "/api/v1/storages/x/copy", false),
             (Method::POST, "/api/v1/storages/x/verify", false),
+            (Method::POST, "/api/v1/storages/x/verify?repair=plan", false),
+            (
+                Method::POST,
+                "/api/v1/storages/x/verify?repair=confirm",
+                true,
+            ),
+            (
+                Method::POST,
+                "/api/v1/storages/x/verify?repair=%63onfirm",
+                true,
+            ),
             (Method::POST, "/api/v1/storages/import", false),
             (Method::POST, "/v1/traces", false),
+            (Method::POST, OTLP_EXPORT, false),
+            // Names are any text.
+            (Method::PUT, "/api/v1/storages/x/labels/copy", true),
+            (Method::DELETE, "/api/v1/storages/x/labels/verify", true),
+            (Method::DELETE, "/api/v1/label-types/query", true),
+            (Method::DELETE, "/api/v1/label-types/a/values/query", true),
+            (Method::PUT, "/api/v1/agents/packets", true),
+            (Method::PUT, "/api/v1/agents/a/streams/packets", true),
+            (Method::PUT, "/api/v1/agents/query/metadata", true),
         ] {
-            assert_eq!(is_change(&method, path), expected, "{method} {path}");
+            let target: Uri = target.parse().unwrap();
+            assert_eq!(is_change(&method, &target), expected, "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn what_stays_with_its_connection_is_a_route() {
+        let routes: Vec<&str> = crate::access::routes().map(|(_, path)| path).collect();
+        let described = WITH_CONNECTION
+            .iter()
+            .filter(|route| **route != OTLP_EXPORT);
+        for route in described {
+            assert!(routes.contains(route), "{route}");
         }
     }
 

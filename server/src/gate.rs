@@ -1,8 +1,8 @@
 //! The single entry point of requests and exit point of responses.
 //!
 //! What applies to all requests is implemented here and nowhere else: request ids, the rules of
-//! HTTP, panics, problem documents, metrics, and the log of failures. Authentication belongs here
-//! too, between `refusal` and `route`.
+//! HTTP, panics, problem documents, metrics, and the log of failures. Who may do what is decided
+//! behind it, where the route is known (`access`).
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -142,7 +142,7 @@ impl Gate {
         group: RouteGroup,
         id: &HeaderValue,
     ) -> Response {
-        if is_change(request.method(), request.uri().path()) {
+        if is_change(request.method(), request.uri()) {
             return self.change(request, group, id).await;
         }
         // Pinned here because the future is several kilobytes and must not be moved again.

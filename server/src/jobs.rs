@@ -247,6 +247,14 @@ impl Jobs {
         tasks.spawn(work);
     }
 
+    /// Cancels verifications: a repair runs on without its client, but not without a server.
+    pub(crate) fn cancel_verifications(&self) {
+        let inner = self.inner.lock();
+        let running = inner.running.values();
+        let verify = running.filter(|job| job.document.kind == JobKind::Verify);
+        verify.for_each(Job::cancel);
+    }
+
     /// Cancels all running jobs and waits for those without a request.
     pub(crate) async fn end(&self) {
         self.inner.lock().running.values().for_each(Job::cancel);

@@ -9,7 +9,6 @@ use http::{HeaderMap, Uri};
 use serde::{Deserialize, Serialize};
 use storage_core::{MissingPackets, RepairReport, StorageError, VerifyReport};
 use storage_format::StorageId;
-use tokio::sync::oneshot;
 use utoipa::{IntoParams, ToSchema};
 
 use super::jobs::{accepted, job_field};
@@ -190,19 +189,9 @@ pub(super) async fn verify(
         return Ok(accepted);
     }
     let field = job_field(&job);
-    let verified = match repair {
-        // A change runs to its end when the client disconnects.
-        Some(RepairStep::Confirm) => {
-            let work = Arc::clone(&app);
-            let (reply, done) = oneshot::channel();
-            app.jobs.detach(async move {
-                let _ = reply.send(run(&work, id, repair, job).await);
-            });
-            done.await.unwrap_or(Err(StorageError::Stopping.into()))
-        }
-        // If the client disconnects, this future is dropped, which cancels the job.
-        _ => run(&app, id, repair, job).await,
-    };
+    // If the client disconnects, this future is dropped, which cancels the job; that of a repair
+    // runs on (`changes`).
+    let verified = run(&app, id, repair, job).await;
     let mut response = Json(verified?).into_response();
     response.headers_mut().extend([field]);
     Ok(response)
