@@ -302,6 +302,78 @@ fn a_client_that_sends_or_reads_too_slowly_is_dropped() {
     }
 }
 
+/// Reads the frames that arrive until `until`: type, flags and stream of each.
+fn frames_until(stream: &mut TcpStream, rest: &mut Vec<u8>, until: Instant) -> Vec<(u8, u8, u32)> {
+    let mut found = Vec::new();
+    let mut buffer = [0; 64 << 10];
+    loop {
+        while let Some(head) = rest.get(..9) {
+            let length =
+                usize::try_from(u32::from_be_bytes([0, head[0], head[1], head[2]])).unwrap();
+            let (kind, flags) = (head[3], head[4]);
+            let id = u32::from_be_bytes(head[5..9].try_into().unwrap());
+            if rest.len() < 9 + length {
+                break;
+            }
+            rest.drain(..9 + length);
+            found.push((kind, flags, id));
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return found;
+        }
+        stream.set_read_timeout(Some(left)).unwrap();
+        match stream.read(&mut buffer) {
+            Ok(0) => panic!("the server closed the connection"),
+            Ok(count) => rest.extend(&buffer[..count]),
+            Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+        }
+    }
+}
+
+#[test]
+fn a_response_that_is_not_taken_ends_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::with_config("[http]\nwrite_stall_seconds = 3\n");
+    let server = Server::start(folder.path(), &settings);
+    let mut api = server.api();
+    let storage = api.create_storage("slow");
+    let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
+    agent.push(&mut api, 0, &harness::payload(1, 1, 1 << 20));
+    api.finalize(&storage);
+    let files = api.files(&storage);
+    let data = files.iter().find(|file| file.1 == "data").unwrap();
+    let file = format!("/storage/{storage}/{}", data.0);
+    let ask = |id| frame(1, 5, id, &fields("GET", &file));
+    let window = |id, bytes: u32| frame(8, 0, id, &bytes.to_be_bytes());
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    // Nobody takes the first response; the second one is taken slowly, slower than what the server
+    // hands over at once fits into the limit.
+    let begin = [BEGIN, &window(0, 1 << 30), &ask(1), &ask(3)].concat();
+    stream.write_all(&begin).unwrap();
+    let (mut rest, mut found) = (Vec::new(), Vec::new());
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(9) {
+        stream.write_all(&window(3, 4 << 10)).unwrap();
+        let until = Instant::now() + Duration::from_millis(100);
+        found.extend(frames_until(&mut stream, &mut rest, until));
+    }
+    let resets: Vec<u32> = (found.iter().filter(|(kind, ..)| *kind == 3))
+        .map(|(_, _, id)| *id)
+        .collect();
+    assert_eq!(resets, [1]);
+    stream.write_all(&window(3, 1 << 30)).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !found.iter().any(|frame| *frame == (0, 1, 3)) {
+        assert!(
+            Instant::now() < deadline,
+            "the second response does not end"
+        );
+        let until = Instant::now() + Duration::from_millis(100);
+        found.extend(frames_until(&mut stream, &mut rest, until));
+    }
+}
+
 #[test]
 fn a_shutdown_completes_requests_over_http2() {
     let (_folder, mut server, mut api) = Server::fresh();

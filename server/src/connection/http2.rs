@@ -2,8 +2,9 @@
 //!
 //! hyper and h2 bound what a connection holds: streams, header fields, bytes that no request has
 //! read. This adds the limits that HTTP/1 has: a connection without a request is closed after
-//! `http.keep_alive_seconds`, and one whose client does not take a response for
-//! `http.write_stall_seconds`, even if it sends frames meanwhile.
+//! `http.keep_alive_seconds`, and a response that its client does not take for
+//! `http.write_stall_seconds` is ended. Only its stream is reset: behind a proxy, the others are of
+//! other clients. A connection that takes no bytes at all is closed (`stream`).
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -22,6 +23,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use super::registry::{Activity, Answering};
@@ -42,6 +44,8 @@ const PENDING_RESETS_MAX: usize = 20;
 const BROKEN_STREAMS_MAX: usize = 64;
 /// Bytes that a response may have in the memory of its stream.
 const SEND_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a response that are handed over at once: those of one frame, as h2 makes them.
+const PIECE_BYTES_MAX: usize = 16 << 10;
 
 /// Serves the requests of `stream` until its client leaves, a limit is exceeded, or `closing` and
 /// the requests in flight have completed. All requests have `flaw`, if there is one.
@@ -57,13 +61,14 @@ pub(super) async fn serve(
         let stream = Stream::begin(&streams, &activity);
         let (gate, activity) = (Arc::clone(gate), Arc::clone(&activity));
         async move {
+            stream.ended_by(END.try_with(Arc::clone).ok());
             let mut response = gate.pass(request, flaw).await;
             // HTTP/2 has no such field; a request cannot leave the connection in doubt.
             response.headers_mut().remove(header::CONNECTION);
             if flaw.is_some() {
                 activity.request_close();
             }
-            Ok::<_, Infallible>(response.map(|inner| StreamBody { inner, stream }))
+            Ok::<_, Infallible>(response.map(|inner| StreamBody::new(inner, stream)))
         }
     });
     let serving = builder(http).serve_connection(TokioIo::new(stream), service);
@@ -82,10 +87,7 @@ pub(super) async fn serve(
                 serving.as_mut().graceful_shutdown();
             }
             () = tokio::time::sleep(EXAMINED_EVERY) => {
-                if streams.is_stalled(http.write_stall()) {
-                    tracing::debug!("the client does not take a response; closing its connection");
-                    return;
-                }
+                streams.end_stalled(http.write_stall());
                 match closing_since {
                     None if streams.is_idle(http.keep_alive()) => activity.request_close(),
                     // Only what the client has yet to send or to take is missing.
@@ -122,6 +124,11 @@ fn builder(http: &HttpConfig) -> http2::Builder<Tasks> {
     builder
 }
 
+tokio::task_local! {
+    /// Ends the task of the current request: h2 resets a stream that is dropped.
+    static END: Arc<Notify>;
+}
+
 /// The tasks of the requests of a connection; they end with it.
 #[derive(Clone, Default)]
 struct Tasks(Arc<Mutex<JoinSet<()>>>);
@@ -133,7 +140,15 @@ where
     fn execute(&self, request: F) {
         let mut tasks = self.0.lock();
         while tasks.try_join_next().is_some() {}
-        tasks.spawn(request);
+        let end = Arc::new(Notify::new());
+        let ended = Arc::clone(&end);
+        tasks.spawn(END.scope(end, async move {
+            tokio::select! {
+                biased;
+                () = ended.notified() => {}
+                () = request => {}
+            }
+        }));
     }
 }
 
@@ -144,27 +159,39 @@ struct Streams(Mutex<OpenStreams>);
 #[derive(Debug)]
 struct OpenStreams {
     next: u64,
-    /// By stream: since when bytes of its response wait for the client.
-    waiting: HashMap<u64, Option<Instant>>,
+    open: HashMap<u64, OpenStream>,
     idle_since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct OpenStream {
+    /// Since when bytes of its response wait for the client.
+    waiting: Option<Instant>,
+    end: Option<Arc<Notify>>,
 }
 
 impl Default for Streams {
     fn default() -> Self {
         Self(Mutex::new(OpenStreams {
             next: 0,
-            waiting: HashMap::new(),
+            open: HashMap::new(),
             idle_since: Instant::now(),
         }))
     }
 }
 
 impl Streams {
-    /// Whether a client has not taken bytes of a response for this long.
-    fn is_stalled(&self, limit: Duration) -> bool {
-        let streams = self.0.lock();
-        let mut waiting = streams.waiting.values().flatten();
-        waiting.any(|since| since.elapsed() > limit)
+    /// Ends the responses of which the client has taken no bytes for this long.
+    fn end_stalled(&self, limit: Duration) {
+        for stream in self.0.lock().open.values_mut() {
+            if stream.waiting.is_some_and(|since| since.elapsed() > limit) {
+                tracing::debug!("the client does not take a response; its stream is reset");
+                stream.waiting = None;
+                if let Some(end) = &stream.end {
+                    end.notify_one();
+                }
+            }
+        }
     }
 
     /// Whether there has been no request yet.
@@ -175,7 +202,7 @@ impl Streams {
     /// Whether there has been no request for this long.
     fn is_idle(&self, limit: Duration) -> bool {
         let streams = self.0.lock();
-        streams.waiting.is_empty() && streams.idle_since.elapsed() > limit
+        streams.open.is_empty() && streams.idle_since.elapsed() > limit
     }
 }
 
@@ -191,7 +218,7 @@ impl Stream {
         let mut open = streams.0.lock();
         let id = open.next;
         open.next += 1;
-        open.waiting.insert(id, None);
+        open.open.insert(id, OpenStream::default());
         Self {
             streams: Arc::clone(streams),
             id,
@@ -199,23 +226,62 @@ impl Stream {
         }
     }
 
+    fn ended_by(&self, end: Option<Arc<Notify>>) {
+        if let Some(stream) = self.streams.0.lock().open.get_mut(&self.id) {
+            stream.end = end;
+        }
+    }
+
     fn wait(&self, since: Option<Instant>) {
-        self.streams.0.lock().waiting.insert(self.id, since);
+        if let Some(stream) = self.streams.0.lock().open.get_mut(&self.id) {
+            stream.waiting = since;
+        }
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         let mut open = self.streams.0.lock();
-        open.waiting.remove(&self.id);
+        open.open.remove(&self.id);
         open.idle_since = Instant::now();
     }
 }
 
-/// The body of a response. hyper asks for the next bytes when the client has room for them.
+/// The body of a response. hyper asks for the next bytes when the client has room for them, so
+/// small pieces show that a slow client takes some.
 struct StreamBody {
     inner: Body,
+    /// Bytes that `inner` gave and hyper does not have yet.
+    rest: Bytes,
     stream: Stream,
+}
+
+impl StreamBody {
+    fn new(inner: Body, stream: Stream) -> Self {
+        Self {
+            inner,
+            rest: Bytes::new(),
+            stream,
+        }
+    }
+
+    fn poll_piece(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            let frame = match http_body::Body::poll_frame(Pin::new(&mut self.inner), cx) {
+                Poll::Ready(Some(Ok(frame))) => frame,
+                other => return other,
+            };
+            match frame.into_data() {
+                Ok(bytes) => self.rest = bytes,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES_MAX));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
 }
 
 impl http_body::Body for StreamBody {
@@ -226,17 +292,23 @@ impl http_body::Body for StreamBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.inner).poll_frame(cx);
+        let polled = self.poll_piece(cx);
         let is_handed_over = matches!(polled, Poll::Ready(Some(Ok(_))));
         self.stream.wait(is_handed_over.then(Instant::now));
         polled
     }
 
     fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
+        self.rest.is_empty() && self.inner.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
+        let (inner, rest) = (self.inner.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper.saturating_add(rest));
+        }
+        hint.set_lower(inner.lower().saturating_add(rest));
+        hint
     }
 }
