@@ -125,7 +125,7 @@ impl Heads<'_> {
     }
 
     /// Host and folder, as Babeltrace names traces.
-    fn trace_name(&self) -> String {
+    pub(super) fn trace_name(&self) -> String {
         let host = match self.trace.environment_entry("hostname") {
             Some(EnvironmentValue::String(host)) => host,
             _ => "",

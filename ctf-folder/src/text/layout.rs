@@ -309,7 +309,7 @@ fn low_bits(bits: u32) -> u64 {
 
 /// The nodes that Babeltrace prints. Headers are never printed; a value with a role is printed only
 /// when another field depends on it; a container is printed when some of its content is.
-fn visibility(procedure: &Procedure) -> Vec<bool> {
+pub(crate) fn visibility(procedure: &Procedure) -> Vec<bool> {
     let trace = procedure.trace_class();
     let nodes = procedure.nodes();
     let mut visible = vec![false; nodes.len()];

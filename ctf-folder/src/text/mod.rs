@@ -17,6 +17,7 @@ use ctf::text::push_unsigned;
 use ctf::{DecodeError, DecodeFault, Event, EventPosition, EventReader, NodeId, Procedure};
 use head::Heads;
 use layout::TextLayout;
+pub(super) use layout::visibility;
 pub use style::{ClockText, FieldChoice, NameChoice, TextStyle};
 use time::push_duration;
 use time::push_seconds;
@@ -45,6 +46,8 @@ pub struct TextPlan {
     /// By the index of the stream class.
     streams: Vec<StreamText>,
     style: TextStyle,
+    /// Host and folder.
+    name: String,
     has_plain_times: bool,
 }
 
@@ -128,6 +131,7 @@ impl TextPlan {
             trace,
             name,
         };
+        let name = heads.trace_name();
         let stream = |stream: &ctf::class::StreamClass| {
             let classes = stream.event_classes().iter();
             let clock = stream.default_clock;
@@ -148,8 +152,14 @@ impl TextPlan {
             events,
             streams,
             has_plain_times: style.has_plain_times(),
+            name,
             style,
         }
+    }
+
+    /// The name that Babeltrace gives to the trace.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The style.
@@ -340,7 +350,7 @@ impl TextPlan {
 
 /// The time of the event record at `offset` does not fit 64 bits.
 #[cold]
-fn overflow(offset: u64, cycles: u64) -> DecodeError {
+pub(super) fn overflow(offset: u64, cycles: u64) -> DecodeError {
     let fault = DecodeFault::ClockOverflow { cycles };
     DecodeError { offset, fault }
 }
