@@ -6,8 +6,10 @@
 //! | a trace folder | [`TraceFolder::open`] | streams, and their packets sorted by time |
 //! | a trace folder | [`FolderParts::open`] | metadata and files, without reading any packet |
 //! | traces | [`write_events`] | the events of a window of time, as text or JSON |
+//! | traces | [`write_details`] | all messages with their properties, as text |
 //! | a trace | [`losses`] | events and packets that the producer discarded |
 
+mod details;
 mod error;
 mod folder;
 mod json;
@@ -20,6 +22,7 @@ mod stream;
 mod text;
 mod time_window;
 
+pub use details::{DetailsOptions, write_details};
 pub use error::{FolderError, FolderFault, OnFault};
 pub use folder::{FolderParts, TraceFolder};
 pub use losses::{Loss, LossKind, losses};

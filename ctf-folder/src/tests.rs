@@ -2,14 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-mod corpus;
+pub(crate) mod corpus;
 mod damaged;
+mod details;
 mod generated;
 mod json;
 mod lenient;
 
 /// The folders with a file `metadata` at and below `path`, sorted.
-fn trace_folders(path: &Path) -> Vec<PathBuf> {
+pub(crate) fn trace_folders(path: &Path) -> Vec<PathBuf> {
     if path.join("metadata").is_file() {
         return vec![path.to_owned()];
     }

@@ -5,7 +5,7 @@ use crate::{TraceFolder, WriteOptions, write_events};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-pub(super) fn corpus() -> Option<PathBuf> {
+pub(crate) fn corpus() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora/ctf");
     if path.is_dir() {
         return Some(path);

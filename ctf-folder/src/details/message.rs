@@ -1,0 +1,380 @@
+//! The messages of one stream, in order.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use ctf::class::{DisplayBase, Scope};
+use ctf::{DecodeError, Event, EventPosition, EventReader};
+
+use super::class::PacketTimes;
+use super::field::push_root;
+use super::number::{push_decimal, push_int};
+use super::options::DetailsOptions;
+use super::stream::{StreamIds, push_tag};
+use super::text::Lines;
+use super::trace::TraceText;
+use crate::error::{FolderError, OnFault};
+use crate::losses::{LossKind, between};
+use crate::stream::{PacketEntry, TraceStream};
+use crate::text::BLOCK_BYTES;
+
+/// A message in a block of text.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    /// Where Babeltrace places it in time; `None` directly behind the message before.
+    time: Option<i64>,
+    end: usize,
+}
+
+/// Where a stream is.
+#[derive(Debug)]
+enum Stage {
+    /// Before the packet with this index.
+    Before(usize),
+    /// Inside it: where decoding continues, and the cycles of the last event.
+    Inside(usize, EventPosition, Option<u64>),
+    /// Behind the end of the stream.
+    After,
+}
+
+/// The messages of a stream behind its beginning.
+pub(super) struct StreamMessages<'t> {
+    text: Arc<TraceText>,
+    stream: &'t TraceStream,
+    ids: StreamIds,
+    options: DetailsOptions,
+    on_fault: OnFault,
+    times: PacketTimes,
+    stage: Stage,
+    data: Vec<u8>,
+    lines: Lines,
+    /// Where the next message begins in the text.
+    at: usize,
+    pending: VecDeque<Message>,
+}
+
+impl<'t> StreamMessages<'t> {
+    pub(super) fn new(
+        text: Arc<TraceText>,
+        stream: &'t TraceStream,
+        ids: StreamIds,
+        options: DetailsOptions,
+        on_fault: OnFault,
+    ) -> Option<Self> {
+        let class = text.class().stream_class(stream.class?);
+        let times = PacketTimes::of(text.procedure(), class);
+        Some(Self {
+            text,
+            stream,
+            ids,
+            options,
+            on_fault,
+            times,
+            stage: Stage::Before(0),
+            data: Vec::new(),
+            lines: Lines::default(),
+            at: 0,
+            pending: VecDeque::new(),
+        })
+    }
+
+    /// The time of the next message; `None` at the end of the stream.
+    pub(super) fn time(
+        &mut self,
+        faults: &mut Vec<FolderError>,
+    ) -> Result<Option<Option<i64>>, FolderError> {
+        while self.pending.is_empty() {
+            if let Stage::After = self.stage {
+                return Ok(None);
+            }
+            self.lines.out.clear();
+            self.at = 0;
+            self.refill(faults)?;
+        }
+        Ok(self.pending.front().map(|message| message.time))
+    }
+
+    /// The text of the next message.
+    pub(super) fn next(&mut self) -> Option<&[u8]> {
+        let message = self.pending.pop_front()?;
+        let begin = std::mem::replace(&mut self.at, message.end);
+        self.lines.out.get(begin..message.end)
+    }
+
+    /// Adds messages, or ends the stream.
+    fn refill(&mut self, faults: &mut Vec<FolderError>) -> Result<(), FolderError> {
+        let index = match self.stage {
+            Stage::Before(index) | Stage::Inside(index, ..) => index,
+            Stage::After => return Ok(()),
+        };
+        let Some(packet) = self.stream.packets.get(index) else {
+            self.stream_end();
+            self.stage = Stage::After;
+            return Ok(());
+        };
+        if let Stage::Before(_) = self.stage {
+            self.read(packet)?;
+            if let Some(before) = index.checked_sub(1) {
+                self.losses(&self.stream.packets[before], packet);
+            }
+        }
+        if let Err(error) = self.decode(index, packet) {
+            let path = &self.stream.files[packet.file].path;
+            faults.push(FolderError::events(path, packet.offset, error.into()));
+            self.stage = match self.on_fault {
+                OnFault::Stop => Stage::After,
+                OnFault::Skip => {
+                    self.packet_end(packet, None);
+                    Stage::Before(index + 1)
+                }
+            };
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, packet: &PacketEntry) -> Result<(), FolderError> {
+        let path = &self.stream.files[packet.file].path;
+        let io = |error| FolderError::io(path, error);
+        let file = File::open(path).map_err(io)?;
+        let length = usize::try_from(packet.length).unwrap_or(usize::MAX);
+        self.data.resize(length, 0);
+        file.read_exact_at(&mut self.data, packet.offset)
+            .map_err(io)
+    }
+
+    /// Decodes the next events of a packet.
+    fn decode(&mut self, index: usize, packet: &PacketEntry) -> Result<(), DecodeError> {
+        let (text, data) = (self.text.clone(), std::mem::take(&mut self.data));
+        let decoded = self.decode_from(index, packet, &text, &data);
+        self.data = data;
+        decoded
+    }
+
+    fn decode_from(
+        &mut self,
+        index: usize,
+        packet: &PacketEntry,
+        text: &TraceText,
+        data: &[u8],
+    ) -> Result<(), DecodeError> {
+        let mut reader = EventReader::new(text.events(), data);
+        let stage = std::mem::replace(&mut self.stage, Stage::Before(index));
+        let mut last = None;
+        if let Stage::Inside(_, position, clock) = stage {
+            reader.restore(&position)?;
+            last = clock;
+        } else {
+            reader.next_packet()?;
+            let mut ahead = EventReader::new(text.events(), data);
+            ahead.next_packet()?;
+            let first = ahead.next_event().ok().flatten();
+            let first = first.and_then(|event| event.clock());
+            self.packet_beginning(packet, first, &reader);
+        }
+        while let Some(event) = reader.next_event()? {
+            last = event.clock().or(last);
+            self.event(&event)?;
+            if self.lines.out.len() >= BLOCK_BYTES
+                && let Some(position) = reader.position()
+            {
+                self.stage = Stage::Inside(index, position, last);
+                return Ok(());
+            }
+        }
+        self.packet_end(packet, last);
+        self.stage = Stage::Before(index + 1);
+        Ok(())
+    }
+
+    fn nanoseconds(&self, cycles: u64) -> Option<i64> {
+        self.text.clock(self.stream.class)?.nanoseconds(cycles)
+    }
+
+    /// Ends the current message.
+    fn push(&mut self, time: Option<i64>) {
+        let end = self.lines.out.len();
+        self.pending.push_back(Message { time, end });
+    }
+
+    fn push_time(&mut self, cycles: u64) {
+        if !self.options.with_time {
+            return;
+        }
+        let nanoseconds = self.nanoseconds(cycles);
+        let is_compact = self.options.compact;
+        let lines = &mut self.lines;
+        lines.push("[");
+        push_decimal(&mut lines.out, cycles);
+        lines.push(if is_compact { "" } else { " cycles" });
+        if let Some(nanoseconds) = nanoseconds {
+            lines.push(if is_compact { " " } else { ", " });
+            push_int(&mut lines.out, nanoseconds, DisplayBase::Decimal);
+            lines.push(if is_compact { "" } else { " ns from origin" });
+        }
+        lines.push(if is_compact { "] " } else { "]\n" });
+    }
+
+    fn tag(&mut self) {
+        push_tag(&mut self.lines, self.options, &self.ids);
+    }
+
+    /// Events and packets that were discarded between two packets.
+    fn losses(&mut self, before: &PacketEntry, after: &PacketEntry) {
+        for (kind, count, _) in between(before, after) {
+            let until = match kind {
+                LossKind::Events => after.preamble.info.end_clock,
+                LossKind::Packets => after.preamble.begin_clock,
+            };
+            let span = before.preamble.info.end_clock.zip(until);
+            let span = span.filter(|_| self.times.has_both());
+            if let Some((begin, end)) = span {
+                self.push_time(begin);
+                self.push_time(end);
+            }
+            self.tag();
+            let what = match kind {
+                LossKind::Events => "events",
+                LossKind::Packets => "packets",
+            };
+            self.lines.push(&format!("Discarded {what} ("));
+            push_decimal(&mut self.lines.out, count);
+            self.lines.push(&format!(" {what})\n"));
+            self.push(span.and_then(|(begin, _)| self.nanoseconds(begin)));
+        }
+    }
+
+    fn packet_beginning(
+        &mut self,
+        packet: &PacketEntry,
+        first: Option<u64>,
+        reader: &EventReader<'_>,
+    ) {
+        let read = packet.preamble.begin_clock.filter(|_| self.times.has_begin);
+        let is_corrected = read.is_some_and(|cycles| self.nanoseconds(cycles) != packet.begin);
+        let cycles = read.map(|read| {
+            first
+                .filter(|_| is_corrected)
+                .map_or(read, |at| at.min(read))
+        });
+        if let Some(cycles) = cycles {
+            self.push_time(cycles);
+        }
+        self.tag();
+        self.lines.push("Packet beginning");
+        let text = self.text.clone();
+        let root = text.roots(self.stream.class).packet_context;
+        match root.filter(|_| !self.options.compact) {
+            Some(root) => {
+                self.lines.push(":\n");
+                self.lines.deeper();
+                let fields = reader.packet_fields(Scope::PacketContext);
+                push_root(&mut self.lines, text.layout(), "Context", root, fields);
+                self.lines.back();
+            }
+            None => self.lines.push("\n"),
+        }
+        self.push(cycles.and_then(|cycles| self.nanoseconds(cycles)));
+    }
+
+    fn packet_end(&mut self, packet: &PacketEntry, last: Option<u64>) {
+        let read = packet
+            .preamble
+            .info
+            .end_clock
+            .filter(|_| self.times.has_end);
+        let cycles = read.map(|read| {
+            let is_corrected = self.nanoseconds(read) != packet.end;
+            let is_before_begin = packet
+                .preamble
+                .begin_clock
+                .is_some_and(|begin| read < begin);
+            match last.filter(|_| is_corrected) {
+                Some(last) if is_before_begin => last,
+                Some(last) => last.max(read),
+                None => read,
+            }
+        });
+        if let Some(cycles) = cycles {
+            self.push_time(cycles);
+        }
+        self.tag();
+        self.lines.push("Packet end\n");
+        self.push(cycles.and_then(|cycles| self.nanoseconds(cycles)));
+    }
+
+    fn stream_end(&mut self) {
+        if self.options.with_time && self.text.clock(self.stream.class).is_some() {
+            let unknown = if self.options.compact {
+                "[Unknown] "
+            } else {
+                "[Unknown]\n"
+            };
+            self.lines.push(unknown);
+        }
+        self.tag();
+        self.lines.push("Stream end\n");
+        self.push(None);
+    }
+
+    fn event(&mut self, event: &Event<'_>) -> Result<(), DecodeError> {
+        let has_clock = self.text.clock(self.stream.class).is_some();
+        let cycles = event.clock().unwrap_or(0);
+        let time = self.nanoseconds(cycles);
+        if has_clock && time.is_none() {
+            return Err(crate::text::overflow(event.offset(), cycles));
+        }
+        if has_clock {
+            self.push_time(cycles);
+        }
+        self.tag();
+        self.lines.push("Event");
+        let class = event.class();
+        if let Some(name) = &class.identity.name {
+            self.lines.push(&format!(" `{name}`"));
+        }
+        let is_compact = self.options.compact;
+        self.lines
+            .push(if is_compact { " (" } else { " (Class ID " });
+        push_decimal(&mut self.lines.out, class.id);
+        self.lines.push(if is_compact { ")\n" } else { "):\n" });
+        if !is_compact {
+            self.event_fields(event);
+        }
+        self.push(time);
+        Ok(())
+    }
+
+    fn event_fields(&mut self, event: &Event<'_>) {
+        let text = self.text.clone();
+        let roots = text.roots(self.stream.class);
+        let index = usize::try_from(event.class_index().0);
+        let of_event = index.ok().and_then(|index| roots.events.get(index));
+        let scopes = [
+            (
+                "Common context",
+                roots.common_context,
+                Scope::EventCommonContext,
+            ),
+            (
+                "Specific context",
+                of_event.and_then(|roots| roots.specific_context),
+                Scope::EventSpecificContext,
+            ),
+            (
+                "Payload",
+                of_event.and_then(|roots| roots.payload),
+                Scope::EventPayload,
+            ),
+        ];
+        self.lines.deeper();
+        for (name, root, scope) in scopes {
+            if let Some(root) = root {
+                let fields = event.fields(scope);
+                push_root(&mut self.lines, text.layout(), name, root, fields);
+            }
+        }
+        self.lines.back();
+    }
+}
