@@ -1,6 +1,7 @@
 //! Errors of reading a trace from a folder.
 
 use super::preamble::MagicError;
+use super::trim::TrimFault;
 use ctf::{DecodeError, MetadataError, ProcedureError};
 use std::fmt;
 use std::io;
@@ -65,6 +66,14 @@ pub enum FolderFault {
         offset: u64,
         /// The reason; its offset counts from the beginning of the packet.
         error: trace_kinds::DecodeError,
+    },
+    /// A packet cannot be trimmed to a window of time.
+    #[error("packet at byte {offset}: {error}")]
+    Trim {
+        /// Offset of the packet in the file.
+        offset: u64,
+        /// The reason.
+        error: TrimFault,
     },
     /// The magic number of a packet is wrong.
     #[error("packet at byte {offset}: {error}")]

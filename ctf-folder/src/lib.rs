@@ -7,6 +7,7 @@
 //! | a trace folder | [`FolderParts::open`] | metadata and files, without reading any packet |
 //! | traces | [`write_events`] | the events of a window of time, as text or JSON |
 //! | traces | [`write_details`] | all messages with their properties, as text |
+//! | a trace | [`write_trimmed`] | the part in a window of time, as a trace |
 //! | a trace | [`losses`] | events and packets that the producer discarded |
 
 mod details;
@@ -21,6 +22,7 @@ mod producer;
 mod stream;
 mod text;
 mod time_window;
+mod trim;
 
 pub use details::{DetailsOptions, write_details};
 pub use error::{FolderError, FolderFault, OnFault};
@@ -32,6 +34,7 @@ pub use preamble::{MagicError, Preamble, PreambleError};
 pub use stream::{PacketEntry, StreamFile, TraceStream};
 pub use text::{ClockText, FieldChoice, NameChoice, TextPlan, TextStyle};
 pub use time_window::TimeWindow;
+pub use trim::{TrimFault, TrimSummary, write_trimmed};
 
 #[cfg(test)]
 mod tests;
