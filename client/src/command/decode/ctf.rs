@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use ctf::{ElementReader, ElementText, Leniency, Procedure, metadata_text_with};
 use ctf_folder::{
-    EventFormat, FolderError, FolderFault, FolderParts, LossKind, OnFault, TraceFolder, WriteError,
-    WriteOptions, losses, write_events,
+    EventFormat, FolderError, FolderFault, FolderParts, LossKind, TraceFolder, WriteError,
+    WriteOptions, losses, write_details, write_events,
 };
 use query_engine::find_traces;
 
@@ -20,7 +20,7 @@ const TEXT_BYTES: usize = 1 << 16;
 
 impl Selection<'_> {
     /// Opens the trace in `folder`, which was found in `path`.
-    fn open(
+    pub(super) fn open(
         &self,
         path: &Path,
         folder: &Path,
@@ -89,6 +89,9 @@ fn decode_to(
     if format == Format::Elements {
         return elements(output, &traces);
     }
+    if format == Format::Details {
+        return Ok(details(context, output, &traces, selection)? && !is_empty);
+    }
     Ok(events(context, output, &traces, format, selection)? && !is_empty)
 }
 
@@ -119,11 +122,7 @@ fn events(
             EventFormat::Text
         },
         window: selection.window(first_instant(traces))?,
-        on_fault: if selection.salvage {
-            OnFault::Skip
-        } else {
-            OnFault::Stop
-        },
+        on_fault: selection.on_fault(),
         is_intersection: selection.babeltrace.stream_intersection,
     };
     let mut nothing = std::io::sink();
@@ -152,8 +151,34 @@ fn events(
     Ok(is_whole)
 }
 
+/// Prints all messages of `traces`; whether all were whole.
+fn details(
+    context: &Context,
+    output: &mut dyn Write,
+    traces: &[TraceFolder],
+    selection: &Selection<'_>,
+) -> Result<bool, CommandError> {
+    let options = selection.babeltrace;
+    if selection.has_times() || options.has_style() || options.stream_intersection {
+        let what = "--details prints all messages: it takes no times and no options for lines";
+        return Err(CommandError::usage(what.to_owned()));
+    }
+    let written = write_details(traces, options.details(), selection.on_fault(), output);
+    let written = written.map_err(|error| match error {
+        WriteError::Trace(error) => refused(error),
+        WriteError::Output(error) => CommandError::Output(error),
+    })?;
+    let opening = traces.iter().flat_map(|trace| &trace.faults);
+    let mut is_whole = true;
+    for fault in opening.chain(&written.faults) {
+        is_whole = false;
+        context.note(format!("tracehold: {fault}"));
+    }
+    Ok(is_whole)
+}
+
 /// The first instant of all packets.
-fn first_instant(traces: &[TraceFolder]) -> Option<i64> {
+pub(super) fn first_instant(traces: &[TraceFolder]) -> Option<i64> {
     let streams = traces.iter().flat_map(|trace| &trace.streams);
     let packets = streams.flat_map(|stream| &stream.packets);
     packets.filter_map(|packet| packet.begin).min()
@@ -197,7 +222,7 @@ fn join(traces: &mut Vec<TraceFolder>, opened: TraceFolder) {
     traces.extend(rest);
 }
 
-fn refused(error: FolderError) -> CommandError {
+pub(super) fn refused(error: FolderError) -> CommandError {
     match error.fault {
         FolderFault::Io(source) => CommandError::io(error.path.display(), source),
         fault => CommandError::damage(error.path.display(), fault),

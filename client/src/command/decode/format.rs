@@ -9,6 +9,10 @@ pub(in crate::command::decode) enum Format {
     Elements,
     /// One JSON object per event
     Ndjson,
+    /// All messages with their properties, as sink.text.details of babeltrace2 prints them (CTF)
+    Details,
+    /// A CTF trace in the new folder --output, with the events in the window (CTF)
+    Ctf,
     /// The text of the metadata (CTF)
     CtfMetadata,
     /// The number of events; of CTF also of streams and packets, as babeltrace2 counts messages
@@ -20,7 +24,10 @@ pub(in crate::command::decode) enum Format {
 impl Format {
     /// True for formats that only CTF traces have.
     pub(in crate::command::decode) fn is_of_ctf(self) -> bool {
-        matches!(self, Self::Elements | Self::CtfMetadata)
+        matches!(
+            self,
+            Self::Elements | Self::Details | Self::Ctf | Self::CtfMetadata
+        )
     }
 
     /// True for formats that print no events.

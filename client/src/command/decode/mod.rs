@@ -7,6 +7,7 @@ mod io_trace;
 mod options;
 mod rocksdb;
 mod selection;
+mod trimmed;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -74,6 +75,8 @@ impl Decode {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let format = if context.json() {
             Format::Ndjson
+        } else if self.babeltrace.details {
+            Format::Details
         } else {
             self.format
         };
@@ -86,7 +89,9 @@ impl Decode {
             let what = "this option or format applies to folders of CTF traces";
             return Err(CommandError::usage(format!("{}: {what}", path.display())));
         }
-        if let Some(output) = &self.babeltrace.output {
+        if format != Format::Ctf
+            && let Some(output) = &self.babeltrace.output
+        {
             check_output(output, paths)?;
             let failed = |error| CommandError::io(output.display(), error);
             context.redirect(File::create(output).map_err(failed)?);
@@ -99,7 +104,11 @@ impl Decode {
         };
         let mut is_whole = true;
         if !folders.is_empty() {
-            is_whole &= ctf::decode(context, &folders, format, &selection)?;
+            is_whole &= if format == Format::Ctf {
+                trimmed::write(context, &folders, &selection)?
+            } else {
+                ctf::decode(context, &folders, format, &selection)?
+            };
         }
         for path in &files {
             is_whole &= decode_file(context, path, format, &selection)?;
@@ -122,8 +131,7 @@ fn decode_file(
     if let Content::DftLines | Content::ChromeTrace | Content::Otlp(_) = found.content {
         return events::decode(context, path, format, selection);
     }
-    let times = selection.from.is_some() || selection.to.is_some();
-    let is_selected = times || selection.babeltrace.has_times() || format.is_summary();
+    let is_selected = selection.has_times() || format.is_summary();
     let decode = match found.plain() {
         Some(Content::Rocksdb(_)) => rocksdb::decode,
         Some(Content::IoTrace) => io_trace::decode,

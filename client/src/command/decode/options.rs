@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use ctf_folder::{ClockText, FieldChoice, NameChoice, TextStyle};
+use ctf_folder::{ClockText, DetailsOptions, FieldChoice, NameChoice, TextStyle};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use query_language::time::{IntegerUnit, Time, TimeError, TimeErrorKind, parse_time};
@@ -79,6 +79,24 @@ fn written_range(text: &str) -> Result<(WrittenTime, WrittenTime), String> {
     };
     let written = |text: &str| written_time(text).map_err(|error| error.to_string());
     Ok((written(begin)?, written(end)?))
+}
+
+/// A parameter of the text with details.
+fn written_parameter(text: &str) -> Result<(String, bool), String> {
+    let Some((name, value)) = text.split_once('=') else {
+        return Err("expected NAME=yes or NAME=no".to_owned());
+    };
+    let value = match value.trim().to_ascii_lowercase().as_str() {
+        "yes" | "true" | "1" => true,
+        "no" | "false" | "0" => false,
+        _ => return Err(format!("expected yes or no for {name}")),
+    };
+    let name = name.trim().to_owned();
+    if DetailsOptions::default().set(&name, value) {
+        Ok((name, value))
+    } else {
+        Err(format!("there is no parameter {name}"))
+    }
 }
 
 /// A name to print.
@@ -161,9 +179,24 @@ pub(super) struct BabeltraceOptions {
     /// Print these properties before the name of an event (CTF)
     #[arg(short, long, value_name = "FIELD", value_delimiter = ',')]
     fields: Vec<Field>,
-    /// Write to a file instead of the standard output
+    /// Write to a file instead of the standard output; with --format ctf, to this new folder
     #[arg(short = 'w', long, value_name = "PATH")]
     pub(super) output: Option<PathBuf>,
+    /// Print all messages with their properties: the same as --format details (CTF)
+    #[arg(long, conflicts_with = "format")]
+    pub(super) details: bool,
+    /// Parameters of --details, as in compact=yes,with-metadata=no (CTF)
+    ///
+    /// NAME is compact, or with-data, with-metadata, with-stream-class-name, with-stream-name,
+    /// with-time, with-trace-name or with-uuid; VALUE is yes or no.
+    #[arg(
+        short,
+        long,
+        value_name = "NAME=VALUE",
+        value_delimiter = ',',
+        value_parser = written_parameter
+    )]
+    params: Vec<(String, bool)>,
     /// Print only events while all streams of their trace are active (CTF)
     #[arg(long)]
     pub(super) stream_intersection: bool,
@@ -183,12 +216,27 @@ impl BabeltraceOptions {
         times.any(|time| matches!(time.time, Time::TimeOfDay(_)))
     }
 
-    /// True when an option was given that only events of CTF traces have.
-    pub(super) fn is_of_ctf(&self) -> bool {
+    /// The parameters of the text with details.
+    pub(super) fn details(&self) -> DetailsOptions {
+        let mut options = DetailsOptions::default();
+        for (name, value) in &self.params {
+            // Unknown names were refused when they were parsed.
+            let _is_known = options.set(name, *value);
+        }
+        options
+    }
+
+    /// True when an option was given for how events are printed as lines.
+    pub(super) fn has_style(&self) -> bool {
         let clock = self.clock_local || self.clock_seconds || self.clock_cycles || self.clock_date;
         let shift = self.clock_offset.is_some() || self.clock_offset_ns.is_some();
         let choice = !self.names.is_empty() || !self.fields.is_empty();
-        clock || shift || choice || self.no_delta || self.stream_intersection
+        clock || shift || choice || self.no_delta
+    }
+
+    /// True when an option was given that only events of CTF traces have.
+    pub(super) fn is_of_ctf(&self) -> bool {
+        self.has_style() || self.stream_intersection || self.details || !self.params.is_empty()
     }
 
     /// The first and the last instant to print; `reference` supplies the day for times of day.

@@ -1,6 +1,6 @@
 //! Which events are printed.
 
-use ctf_folder::TimeWindow;
+use ctf_folder::{OnFault, TimeWindow};
 use query_language::time::{Time, TimeErrorKind};
 
 use super::options::BabeltraceOptions;
@@ -16,6 +16,20 @@ pub(super) struct Selection<'o> {
 }
 
 impl Selection<'_> {
+    /// What to do with damaged packets.
+    pub(super) fn on_fault(&self) -> OnFault {
+        if self.salvage {
+            OnFault::Skip
+        } else {
+            OnFault::Stop
+        }
+    }
+
+    /// Whether events are selected by time.
+    pub(super) fn has_times(&self) -> bool {
+        self.from.is_some() || self.to.is_some() || self.babeltrace.has_times()
+    }
+
     /// Whether a time of day needs the day on which the trace begins.
     pub(super) fn needs_begin(&self) -> bool {
         let is_of_day = |time: Option<Time>| matches!(time, Some(Time::TimeOfDay(_)));

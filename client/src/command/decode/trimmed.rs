@@ -1,0 +1,67 @@
+//! Writes the part of CTF traces in a window of time, as CTF traces.
+
+use std::path::{Path, PathBuf};
+
+use ctf_folder::write_trimmed;
+use query_engine::find_traces;
+
+use super::ctf::{first_instant, refused};
+use super::format::Format;
+use super::selection::Selection;
+use crate::command::context::counted;
+use crate::command::{CommandError, Context};
+
+/// Writes the traces in the folders `paths`; whether all were whole.
+pub(super) fn write(
+    context: &Context,
+    paths: &[PathBuf],
+    selection: &Selection<'_>,
+) -> Result<bool, CommandError> {
+    let usage = |what: &str| Err(CommandError::usage(what.to_owned()));
+    let options = selection.babeltrace;
+    let Some(output) = &options.output else {
+        return usage("--format ctf needs --output, the new folder of the trace");
+    };
+    if options.has_style() || options.stream_intersection || options.details {
+        return usage("--format ctf takes times only: the events stay as they are");
+    }
+    let mut traces = Vec::new();
+    for path in paths {
+        for folder in find_traces(path)? {
+            let trace = selection.open(path, &folder, Format::Ctf)?;
+            traces.push((name(path, &folder), trace));
+        }
+    }
+    let begins = traces
+        .iter()
+        .filter_map(|(_, trace)| first_instant(std::slice::from_ref(trace)));
+    let window = selection.window(begins.min())?;
+    let is_single = traces.len() == 1;
+    let mut is_whole = true;
+    for (name, trace) in &traces {
+        let target = if is_single {
+            output.clone()
+        } else {
+            output.join(name)
+        };
+        let written = write_trimmed(trace, window, selection.on_fault(), &target);
+        let written = written.map_err(refused)?;
+        context.note(format!(
+            "{}: {} as they were, {} in part",
+            target.display(),
+            counted(written.whole, "packet"),
+            counted(written.trimmed, "packet")
+        ));
+        for fault in trace.faults.iter().chain(&written.faults) {
+            is_whole = false;
+            context.note(format!("tracehold: {fault}; the rest was written"));
+        }
+    }
+    Ok(is_whole)
+}
+
+/// The folder of one of several traces: its path from the folder above the one that was given.
+fn name(path: &Path, folder: &Path) -> PathBuf {
+    let top = path.file_name().map(PathBuf::from).unwrap_or_default();
+    top.join(folder.strip_prefix(path).unwrap_or(Path::new("")))
+}
