@@ -32,23 +32,14 @@ pub fn losses(trace: &TraceFolder) -> Vec<Loss> {
     for stream in &trace.streams {
         for pair in stream.packets.windows(2) {
             let [before, after] = pair else { continue };
-            // Packets first: the warnings of Babeltrace are in this order.
-            let found = between(before, after).into_iter().rev();
-            losses.extend(found.map(|found| loss(trace, stream, found)));
+            losses.extend(packets_between(before, after).map(|found| loss(trace, stream, found)));
+            losses.extend(events_between(before, after).map(|found| loss(trace, stream, found)));
         }
     }
     losses
 }
 
-/// What was discarded between two packets: events, then packets.
-pub(super) fn between(before: &PacketEntry, after: &PacketEntry) -> Vec<Found> {
-    let events = events_between(before, after);
-    let packets = packets_between(before, after);
-    events.into_iter().chain(packets).collect()
-}
-
-/// What was discarded, how much, and between which times.
-pub(super) type Found = (LossKind, u64, Option<(i64, i64)>);
+type Found = (LossKind, u64, Option<(i64, i64)>);
 
 fn packets_between(before: &PacketEntry, after: &PacketEntry) -> Option<Found> {
     let (last, next) = (

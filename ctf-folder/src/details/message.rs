@@ -16,7 +16,6 @@ use super::stream::{StreamIds, push_tag};
 use super::text::Lines;
 use super::trace::TraceText;
 use crate::error::{FolderError, OnFault};
-use crate::losses::{LossKind, between};
 use crate::stream::{PacketEntry, TraceStream};
 use crate::text::BLOCK_BYTES;
 
@@ -116,9 +115,9 @@ impl<'t> StreamMessages<'t> {
         };
         if let Stage::Before(_) = self.stage {
             self.read(packet)?;
-            if let Some(before) = index.checked_sub(1) {
-                self.losses(&self.stream.packets[before], packet);
-            }
+            let before = index.checked_sub(1);
+            let before = before.and_then(|before| self.stream.packets.get(before));
+            self.losses(before, packet);
         }
         if let Err(error) = self.decode(index, packet) {
             let path = &self.stream.files[packet.file].path;
@@ -220,29 +219,49 @@ impl<'t> StreamMessages<'t> {
         push_tag(&mut self.lines, self.options, &self.ids);
     }
 
-    /// Events and packets that were discarded between two packets.
-    fn losses(&mut self, before: &PacketEntry, after: &PacketEntry) {
-        for (kind, count, _) in between(before, after) {
-            let until = match kind {
-                LossKind::Events => after.preamble.info.end_clock,
-                LossKind::Packets => after.preamble.begin_clock,
-            };
-            let span = before.preamble.info.end_clock.zip(until);
-            let span = span.filter(|_| self.times.has_both());
-            if let Some((begin, end)) = span {
-                self.push_time(begin);
-                self.push_time(end);
+    /// Events and packets that were discarded before a packet, by its counters and those of the
+    /// packet before it. As in Babeltrace, a counter that goes back wraps around.
+    fn losses(&mut self, before: Option<&PacketEntry>, after: &PacketEntry) {
+        let (begin, end) = (after.preamble.begin_clock, after.preamble.info.end_clock);
+        let Some(before) = before else {
+            // How many there were before the first packet is not known.
+            if after
+                .preamble
+                .info
+                .discarded_events
+                .is_some_and(|count| count > 0)
+            {
+                self.loss("events", None, begin.zip(end));
             }
-            self.tag();
-            let what = match kind {
-                LossKind::Events => "events",
-                LossKind::Packets => "packets",
-            };
-            self.lines.push(&format!("Discarded {what} ("));
-            push_decimal(&mut self.lines.out, count);
-            self.lines.push(&format!(" {what})\n"));
-            self.push(span.and_then(|(begin, _)| self.nanoseconds(begin)));
+            return;
+        };
+        let (last, next) = (before.preamble.info, after.preamble.info);
+        let difference = |last: Option<u64>, next: Option<u64>| Some(next?.wrapping_sub(last?));
+        let events = difference(last.discarded_events, next.discarded_events);
+        if let Some(count) = events.filter(|count| *count > 0) {
+            self.loss("events", Some(count), last.end_clock.zip(end));
         }
+        let packets = difference(last.sequence, next.sequence);
+        if let Some(steps) = packets.filter(|steps| *steps > 1) {
+            self.loss("packets", Some(steps - 1), last.end_clock.zip(begin));
+        }
+    }
+
+    fn loss(&mut self, what: &str, count: Option<u64>, span: Option<(u64, u64)>) {
+        let span = span.filter(|_| self.times.has_both());
+        if let Some((begin, end)) = span {
+            self.push_time(begin);
+            self.push_time(end);
+        }
+        self.tag();
+        self.lines.push(&format!("Discarded {what}"));
+        if let Some(count) = count {
+            self.lines.push(" (");
+            push_decimal(&mut self.lines.out, count);
+            self.lines.push(&format!(" {what})"));
+        }
+        self.lines.push("\n");
+        self.push(span.and_then(|(begin, _)| self.nanoseconds(begin)));
     }
 
     fn packet_beginning(

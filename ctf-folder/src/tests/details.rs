@@ -94,6 +94,10 @@ fn details_of_the_corpus_equal_those_of_babeltrace() {
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for line in index.lines().skip(1) {
         let case = line.split('\t').next().unwrap();
+        // Version 2.0 reads another stream id than the packet has; 2.1 reads the same as we do.
+        if case.ends_with("ctf-1/pass-dst/trace") {
+            continue;
+        }
         for parameters in ["", "compact=yes"] {
             let Some(found) = difference(&corpus.join(case), parameters) else {
                 break;
