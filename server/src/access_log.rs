@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use axum::response::Response;
-use http::{Method, Request, Version, header};
+use http::{Method, Request, StatusCode, Version, header};
 use http_body::Body as _;
 
 /// The target of the lines, which the filter of the log switches on and off.
@@ -41,8 +41,14 @@ impl AccessLine {
     }
 
     /// Writes the line when the response is known.
-    pub(crate) fn write(self, request_id: &str, response: &Response, took: Duration) {
-        let status = response.status().as_u16();
+    pub(crate) fn write(
+        self,
+        request_id: &str,
+        status: StatusCode,
+        response: &Response,
+        took: Duration,
+    ) {
+        let status = status.as_u16();
         // Unknown for a body that is sent in chunks.
         let sent_bytes = response.body().size_hint().exact();
         let microseconds = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);

@@ -106,7 +106,8 @@ impl Gate {
         flaw: Option<Flaw>,
     ) -> Response {
         let started = Instant::now();
-        let is_call = grpc::is_grpc(request.headers());
+        // gRPC needs HTTP/2: on HTTP/1.1 a refusal has its status, and may have to close.
+        let is_call = request.version() == Version::HTTP_2 && grpc::is_grpc(request.headers());
         let id = self.ids.id_of(request.headers());
         request.extensions_mut().insert(RequestId(id.clone()));
         let group = RouteGroup::of(request.method(), request.uri().path());
@@ -118,16 +119,15 @@ impl Gate {
             Some(problem) => problem.into_response(),
             None => self.answer(request, group, &id).await,
         };
-        self.finish(&mut response, &id, is_call);
+        let refused = self.finish(&mut response, &id, is_call);
+        let status = refused.unwrap_or_else(|| response.status());
         let elapsed = started.elapsed();
-        self.entrance
-            .metrics
-            .request_ended(group, response.status(), elapsed);
+        self.entrance.metrics.request_ended(group, status, elapsed);
         if let Some(access) = access {
-            access.write(id.to_str().unwrap_or(""), &response, elapsed);
+            access.write(id.to_str().unwrap_or(""), status, &response, elapsed);
         }
         if let Some(line) = line {
-            let (status, request_id) = (response.status().as_u16(), id.to_str().unwrap_or(""));
+            let (status, request_id) = (status.as_u16(), id.to_str().unwrap_or(""));
             let microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
             tracing::debug!(request_id, line, status, microseconds, "request answered");
         }
@@ -258,19 +258,22 @@ impl Gate {
     }
 
     /// Turns every refusal into a problem document, or into the status of a call of gRPC, including
-    /// those of the framework, and logs server errors.
-    fn finish(&self, response: &mut Response, id: &HeaderValue, is_call: bool) {
+    /// those of the framework, and logs server errors. Returns the status of a refusal, which the
+    /// response to a call does not have.
+    fn finish(
+        &self,
+        response: &mut Response,
+        id: &HeaderValue,
+        is_call: bool,
+    ) -> Option<StatusCode> {
         let status = response.status();
         if !status.is_client_error() && !status.is_server_error() {
-            return;
+            return None;
         }
-        let Some(problem) = response
+        let problem = response
             .extensions_mut()
             .remove::<Problem>()
-            .or_else(|| of_framework(response))
-        else {
-            return;
-        };
+            .or_else(|| of_framework(response))?;
         let instance = id.to_str().unwrap_or("");
         self.entrance.metrics.refused(problem.code());
         let is_logged_once = LOGGED_ONCE.contains(&problem.code());
@@ -288,6 +291,7 @@ impl Gate {
         } else {
             problem.render(instance, response);
         }
+        Some(status)
     }
 }
 

@@ -36,7 +36,8 @@ fn ambiguous_requests_are_refused() {
     let server = Server::start(folder.path(), &Settings::default());
     let post = "POST /api/v1/storages HTTP/1.1\r\n";
     let many: String = (0..200).map(|number| format!("h{number}: 1\r\n")).collect();
-    let cases: [(&str, String, &[u16]); 19] = [
+    let call = "Content-Type: application/grpc\r\n";
+    let cases: [(&str, String, &[u16]); 21] = [
         ("length and chunks", format!("{post}Host: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX"), &[400]),
         ("an unknown transfer coding", format!("{post}Host: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"), &[400, 501]),
         ("chunked not last", format!("{post}Host: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"), &[400, 501]),
@@ -55,6 +56,8 @@ fn ambiguous_requests_are_refused() {
         ("two hosts", format!("{post}Host: x\r\nHost: y\r\nContent-Length: 3\r\n\r\nabc"), &[400]),
         ("chunks in HTTP/1.0", "POST /api/v1/storages HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_owned(), &[400]),
         ("too many headers", format!("{post}Host: x\r\n{many}Content-Length: 3\r\n\r\nabc"), &[431]),
+        ("a call of gRPC with length and chunks", format!("{post}Host: x\r\n{call}Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX"), &[400]),
+        ("a call of gRPC with too many headers", format!("{post}Host: x\r\n{call}{many}Content-Length: 3\r\n\r\nabc"), &[431]),
         ("a header beyond the limit", format!("{post}Host: x\r\nbig: {}\r\n\r\n", "a".repeat(600_000)), &[431]),
     ];
     for (name, request, wanted) in cases {
