@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::access::Caller;
 use crate::clock;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -230,6 +231,18 @@ impl Jobs {
         let found = inner.running.get(&id).map(Job::document);
         let found = found.or_else(|| ended().map(|(_, document)| document.clone()));
         found.ok_or_else(not_found)
+    }
+
+    /// Whether a caller may know of a job: of any, or of one that works on a storage in its scope.
+    /// Others look like jobs that do not exist.
+    pub(crate) fn check_seen(&self, id: Uuid, caller: &Caller) -> Result<(), Problem> {
+        let storage = self.get(id)?.storage;
+        let storage = storage.and_then(|storage| storage.parse().ok());
+        if storage.map_or(!caller.is_scoped(), |storage| caller.sees_storage(storage)) {
+            Ok(())
+        } else {
+            Err(not_found())
+        }
     }
 
     /// Requests cancellation of a job; a job that has ended is not changed.

@@ -110,6 +110,33 @@ fn health_and_metrics_stay_open_and_metrics_can_be_closed() {
 }
 
 #[test]
+fn readiness_tells_strangers_only_how_many() {
+    let (_folder, server, _api) = Server::fresh();
+    let ask = |token: Option<&str>| {
+        let mut request = Request::new("GET", "/readyz");
+        if let Some(token) = token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let answer = server.connect().send(&request).unwrap();
+        assert_eq!(answer.status, 200);
+        answer.json()["disk_total_bytes"].is_number()
+    };
+    assert!(ask(None));
+    let operator = create(&server, None, &["operator"]);
+    let reader = create(&server, Some(&operator), &["reader"]);
+    let agent = create(&server, Some(&operator), &["agent"]);
+    for (token, is_told) in [
+        (None, false),
+        (Some("tracehold_x"), false),
+        (Some(agent.as_str()), false),
+        (Some(reader.as_str()), true),
+        (Some(operator.as_str()), true),
+    ] {
+        assert_eq!(ask(token), is_told);
+    }
+}
+
+#[test]
 fn a_storage_out_of_scope_looks_like_one_that_does_not_exist() {
     let (_folder, server, _api) = Server::fresh();
     let ids: Vec<String> = ["own", "other"]
@@ -155,6 +182,16 @@ fn a_storage_out_of_scope_looks_like_one_that_does_not_exist() {
         .collect();
     assert_eq!(listed, [ids[0].as_str()]);
     assert_eq!(ask("/api/v1/jobs").status, 403);
+
+    // The command line watches the job of a verification.
+    let (code, _, errors) = tracehold(&server, Some(&token), &["storage", "verify", "own"]);
+    assert_eq!(code, 0, "{errors}");
+    let other = format!("/api/v1/storages/{}/verify", ids[1]);
+    let request =
+        Request::new("POST", &other).header("authorization", format!("Bearer {operator}"));
+    let verified = server.connect().send(&request).unwrap();
+    let job = verified.header("tracehold-job").unwrap();
+    assert_eq!(ask(&format!("/api/v1/jobs/{job}")).status, 404);
 }
 
 #[test]

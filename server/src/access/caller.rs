@@ -24,6 +24,14 @@ impl Caller {
         }
     }
 
+    /// Whether the caller is limited to some agents or storages.
+    pub(crate) fn is_scoped(&self) -> bool {
+        match self {
+            Self::Anyone => false,
+            Self::Token(token) => token.is_scoped(),
+        }
+    }
+
     /// Whether the caller may know of this agent. A token that is limited to storages alone has no
     /// agents.
     pub(crate) fn sees_agent(&self, id: &AgentId) -> bool {

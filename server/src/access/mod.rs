@@ -64,6 +64,14 @@ impl Access {
         })
     }
 
+    /// Whether the caller of an open route may see everything that can be read.
+    pub(crate) fn reads_all(&self, caller: &Caller) -> bool {
+        match caller {
+            Caller::Anyone => !self.is_closed(),
+            Caller::Token(token) => token.role.has(Right::Read) && !token.is_scoped(),
+        }
+    }
+
     /// Whether requests need a token.
     pub(crate) fn is_closed(&self) -> bool {
         self.tokens.is_closed()
@@ -225,7 +233,8 @@ async fn admitted(access: &Access, head: &mut http::request::Parts) -> Result<Ca
         return Err(Refusal::Method(rules::methods(path)));
     };
     if access.is_open(rule) {
-        return Ok(Caller::Anyone);
+        // A token is not needed, but whoever has one may be told more.
+        return Ok(access.caller(&head.headers).unwrap_or(Caller::Anyone));
     }
     let caller = access.caller(&head.headers)?;
     let values = RawPathParams::from_request_parts(head, &()).await;

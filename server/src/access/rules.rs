@@ -30,7 +30,7 @@ pub(crate) enum Right {
 pub(super) enum Beyond {
     /// Nothing.
     Nothing,
-    /// A list of what the caller may see.
+    /// Only what the caller may see: the handler asks.
     Seen,
     /// An agent, which is not of one storage.
     Agents,
@@ -83,7 +83,7 @@ pub(super) const RULES: &[Rule] = rules! {
     POST "/api/v1/io-trace/start" Operate Everything;
     POST "/api/v1/io-trace/stop" Operate Everything;
     GET "/api/v1/jobs" Read Everything;
-    GET "/api/v1/jobs/{job}" Read Everything;
+    GET "/api/v1/jobs/{job}" Read Seen;
     DELETE "/api/v1/jobs/{job}" Operate Everything;
     GET "/api/v1/label-types" Read Everything;
     GET "/api/v1/label-types/{name}" Read Everything;

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use http::{HeaderName, HeaderValue};
+use http::HeaderName;
 use serde::Serialize;
 use storage_core::{FileInfo, ServedBytes};
 use storage_format::StorageId;
 use storage_format::paths::{FileName, FileRole};
+use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::refusals::{NotFound, PreconditionFailed, RangeNotSatisfiable};
+use crate::access::Caller;
 use crate::app_state::AppState;
 use crate::problem::Problem;
 use crate::range::{Content, RangeFile, Resource, respond};
@@ -96,6 +98,11 @@ pub(super) async fn read(
 ) -> Result<Response, Problem> {
     let id: StorageId = id.parse()?;
     if let Some(reader) = request.headers().get(TRACEHOLD_READER) {
+        let reader = match request.extensions().get() {
+            // Whoever has a token has its name.
+            Some(Caller::Token(token)) => Some(token.name.as_str()),
+            _ => reader.to_str().ok(),
+        };
         note_reader(&app, id, &name, reader).await;
     }
     let open_file = app.open_files.get(id, &name);
@@ -111,14 +118,21 @@ pub(super) async fn read(
 
 /// Records who reads the storage file, which is the first request of a mount. A failure does not
 /// affect the read.
-async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: &HeaderValue) {
+async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: Option<&str>) {
     let is_storage_file = name.parse() == Ok(FileName::Storage(id));
-    let Some(reader) = reader.to_str().ok().filter(|_| is_storage_file) else {
+    let Some(reader) = reader.filter(|_| is_storage_file) else {
         return;
     };
-    if let Err(error) = app.engine.labels().note_reader(id, reader.trim()).await {
-        tracing::debug!(%error, storage = %id, "cannot record the reader of a storage");
-    }
+    let (engine, reader) = (app.engine.clone(), reader.trim().to_owned());
+    let (noted, done) = oneshot::channel::<()>();
+    // A change of labels runs to its end, also if the client hangs up.
+    app.jobs.detach(async move {
+        if let Err(error) = engine.labels().note_reader(id, &reader).await {
+            tracing::debug!(%error, storage = %id, "cannot record the reader of a storage");
+        }
+        drop(noted);
+    });
+    drop(done.await);
 }
 
 /// Opens a file, and keeps it open for later readers if it never changes.

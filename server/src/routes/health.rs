@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use http::{StatusCode, header};
 use serde::Serialize;
 use storage_core::RecoveryStatus;
 use utoipa::ToSchema;
 
 use super::refusals::ServiceUnavailable;
+use crate::access::Caller;
 use crate::app_state::AppState;
 use crate::problem::Problem;
 
@@ -33,16 +34,17 @@ pub(super) struct Readiness {
     status: &'static str,
     /// Ingest is stopped because the disk is low; reads continue.
     disk_low: bool,
-    /// Free bytes of the data folder's file system, and all of its bytes.
-    disk_free_bytes: u64,
-    disk_total_bytes: u64,
+    /// Free bytes of the data folder's file system, and all of its bytes. If the server has tokens,
+    /// null without the token of a reader.
+    disk_free_bytes: Option<u64>,
+    disk_total_bytes: Option<u64>,
     /// Number of storages that a failed write or sync has made read-only since the start.
     poisoned_storages: u64,
     /// Tasks that should run and have ended: the log has the panic, and a restart starts them.
     ended_tasks: Vec<&'static str>,
     /// Number of FAILED storages.
     failed_storages: u64,
-    /// The first of them.
+    /// The first of them. If the server has tokens, none without the token of a reader.
     failures: Vec<FailedStorage>,
 }
 
@@ -80,7 +82,10 @@ pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Json<Health> {
         ServiceUnavailable,
     ),
 )]
-pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Readiness>, Problem> {
+pub(super) async fn readyz(
+    State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Readiness>, Problem> {
     if app.is_draining() {
         return Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -112,12 +117,14 @@ pub(super) async fn readyz(State(app): State<Arc<AppState>>) -> Result<Json<Read
     let is_degraded =
         failures.storage_count > 0 || poisoned_storages > 0 || !ended_tasks.is_empty();
     let counters = app.engine.counters();
-    let listed = failures.storages.into_iter();
+    let reads_all = app.access.reads_all(&caller);
+    let listed = failures.storages.into_iter().filter(|_| reads_all);
+    let for_readers = |bytes: u64| reads_all.then_some(bytes);
     Ok(Json(Readiness {
         status: if is_degraded { "degraded" } else { "ready" },
         disk_low: is_disk_low(&app),
-        disk_free_bytes: counters.disk_free_bytes.get(),
-        disk_total_bytes: counters.disk_total_bytes.get(),
+        disk_free_bytes: for_readers(counters.disk_free_bytes.get()),
+        disk_total_bytes: for_readers(counters.disk_total_bytes.get()),
         poisoned_storages,
         ended_tasks,
         failed_storages: failures.storage_count,

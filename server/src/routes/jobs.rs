@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
 use http::{HeaderName, HeaderValue, StatusCode};
 use uuid::Uuid;
 
 use super::json::with_location;
 use super::page::{Page, not_an_id};
 use super::refusals::NotFound;
+use crate::access::Caller;
 use crate::app_state::AppState;
 use crate::jobs::{JobDocument, JobHandle};
 use crate::problem::Problem;
@@ -41,9 +42,12 @@ pub(super) async fn list(State(app): State<Arc<AppState>>) -> Json<Page<JobDocum
 )]
 pub(super) async fn show(
     State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
     Path(job): Path<String>,
 ) -> Result<Json<JobDocument>, Problem> {
-    Ok(Json(app.jobs.get(job_id(&job)?)?))
+    let id = job_id(&job)?;
+    app.jobs.check_seen(id, &caller)?;
+    Ok(Json(app.jobs.get(id)?))
 }
 
 /// Requests cancellation of a job, which stops at its next step. A job that has ended is not

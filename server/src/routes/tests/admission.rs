@@ -44,7 +44,7 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("post", "/api/v1/io-trace/stop", "o"),
     ("get", "/api/v1/jobs", "ro"),
     ("delete", "/api/v1/jobs/{job}", "o"),
-    ("get", "/api/v1/jobs/{job}", "ro"),
+    ("get", "/api/v1/jobs/{job}", "roRO"),
     ("get", "/api/v1/label-types", "ro"),
     ("get", "/api/v1/label-types/{name}", "ro"),
     ("put", "/api/v1/label-types/{name}", "o"),
