@@ -120,6 +120,8 @@ async fn serve_until_stopped(
     let config = within_limits(config);
     let (stage, stage_seen) = watch::channel(Stage::Running);
     let signals = tokio::spawn(forward_signals(stage)?);
+    // It means new certificates. Without [tls] there are none, and nothing to end for.
+    let _hangup = signal(SignalKind::hangup())?;
     let tls = Tls::load(&config.tls)?;
     let engine = config.engine();
     let data_dir = engine.data_dir.clone();
@@ -156,7 +158,11 @@ async fn serve_until_stopped(
     warn_of_exposure(address, is_closed, tls.is_some());
     let background = Background::start(&app, stage_seen.clone());
     resume_finalizations(&app);
-    let certificates = tls.clone().map(|tls| tokio::spawn(tls.keep_current()));
+    let certificates = tls.clone().map(|tls| {
+        let certificates = tokio::spawn(keep_current(tls));
+        app.background.watch("certificates", &certificates);
+        certificates
+    });
     ready(addresses);
     let doors = ports.doors(&gate, &otlp_gate);
     serve(doors, metrics, (&http, tls), stage_seen).await;
@@ -164,19 +170,25 @@ async fn serve_until_stopped(
         certificates.abort();
     }
     engine.storages().interrupt_finalizations();
+    jobs.cancel_verifications();
     // The ports of OTLP change nothing in this sense.
     gate.finish_changes().await;
     jobs.end().await;
+    audit.finish().await;
     tracing::info!("all requests have finished; committing");
     recorder.shutdown().await;
     app.io_trace.shutdown().await;
-    jobs.cancel_verifications();
     background.end().await;
     engine.shutdown().await?;
     signals.abort();
     tracing::info!("the server has shut down");
-    audit.finish().await;
     Ok(())
+}
+
+async fn keep_current(tls: Arc<Tls>) {
+    if let Err(error) = tls.keep_current().await {
+        tracing::error!(%error, "new certificates are not noticed any more; restart the server");
+    }
 }
 
 /// The tokens and the audit log of the data folder. Without tokens the server must not be reached

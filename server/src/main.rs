@@ -116,26 +116,28 @@ fn main() -> ExitCode {
     };
     let is_check = matches!(flags.command, Some(Command::Config(ConfigCommand::Check)));
     if is_check || flags.print_config {
-        print(&config.to_toml());
-        return ExitCode::SUCCESS;
+        return printed(&config.to_toml());
     }
     if let Some(Command::Audit(AuditCommand::Verify { files })) = &flags.command {
         return match verify_audit(config.data_dir(), files) {
-            Ok((number, seal)) => {
-                print(&format!(
-                    "intact: {number} lines, the last one has the seal {seal}\n"
-                ));
-                ExitCode::SUCCESS
-            }
+            Ok((number, seal)) => printed(&format!(
+                "intact: {number} lines, the last one has the seal {seal}\n"
+            )),
             Err(error) => fail(&error, EXIT_DAMAGED),
         };
     }
     if let Some(Command::Token(TokenCommand::Create { name, expires })) = flags.command {
         return match create_operator_token(config.data_dir(), name, expires) {
-            Ok(token) => {
-                print(&format!("{token}\n"));
-                ExitCode::SUCCESS
-            }
+            Ok(token) => match print(&format!("{token}\n")) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    let lost = format!(
+                        "standard output: {error}; the token was made and nobody has it: make \
+                         another one, and revoke this one with it"
+                    );
+                    fail(&std::io::Error::other(lost), EXIT_FAILED)
+                }
+            },
             Err(error) => fail(&error, EXIT_FAILED),
         };
     }
@@ -147,7 +149,13 @@ fn main() -> ExitCode {
     } else {
         "http"
     };
-    match run(config, |addresses| print(&greeting(scheme, addresses))) {
+    let greet = |addresses| {
+        // A closed standard output is not a reason for a server to end.
+        if print(&greeting(scheme, addresses)).is_err() {
+            tracing::debug!("standard output is closed");
+        }
+    };
+    match run(config, greet) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error, EXIT_FAILED),
     }
@@ -188,15 +196,21 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, address.port())
 }
 
-/// Writes to standard output. A closed standard output is not a reason to exit.
-fn print(text: &str) {
+/// Writes to standard output.
+fn print(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    if out
-        .write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .is_err()
-    {
-        tracing::debug!("standard output is closed");
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+/// Writes the result of a command; whoever closed the pipe has read enough of it.
+fn printed(text: &str) -> ExitCode {
+    match print(text) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => fail(
+            &std::io::Error::other(format!("standard output: {error}")),
+            EXIT_FAILED,
+        ),
+        _ => ExitCode::SUCCESS,
     }
 }
 

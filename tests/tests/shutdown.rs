@@ -59,3 +59,21 @@ fn wait_until_nobody_new(server: &Server) {
     }
     panic!("the server still accepts");
 }
+
+#[test]
+fn a_hangup_does_not_end_a_server_without_certificates() {
+    let (_folder, server, mut api) = Server::fresh();
+    let pid = server.pid().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-HUP", &pid])
+        .status();
+    assert!(sent.unwrap().success());
+    for _ in 0..3 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let alive = server
+            .connect()
+            .send(&harness::Request::new("GET", "/livez"));
+        assert_eq!(alive.unwrap().status, 200);
+    }
+    api.create_storage("after");
+}

@@ -262,6 +262,27 @@ fn the_first_token_can_be_made_before_the_server_starts() {
 }
 
 #[test]
+fn a_token_that_cannot_be_printed_is_a_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    for words in [&["token", "create"][..], &["config", "check"]] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = Command::new(harness::traceholdd())
+            .args(words)
+            .arg("--data-dir")
+            .arg(folder.path().join("data"))
+            .stdout(full)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(4), "{words:?}: {errors}");
+        assert!(errors.contains("standard output"), "{errors}");
+    }
+}
+
+#[test]
 fn spans_over_grpc_need_the_token_of_an_agent() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
