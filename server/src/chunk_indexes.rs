@@ -5,7 +5,8 @@
 //! it is missing or does not match its data file. Nothing is lost when the server stops in between;
 //! the next start continues.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,11 +15,13 @@ use bytes::Bytes;
 use io_trace::{Cause, Scope};
 use parking_lot::Mutex;
 use query_engine::{IndexedLeaf, LeafIndexOptions, ReadError, StorageSet};
+use serde::Serialize;
 use storage_core::{Engine, StorageError, StorageFilter};
 use storage_format::paths::FileName;
 use storage_format::storage_file::StorageState;
 use storage_format::{LeafId, StorageId};
 use tokio::sync::{Notify, watch};
+use utoipa::ToSchema;
 
 use crate::config::QueryConfig;
 use crate::connection::Stage;
@@ -30,10 +33,26 @@ use crate::stored_leaves::stored_leaves;
 /// Interval between scans for storages without complete indexes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Whether a finalized storage has its chunk indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum IndexState {
+    /// It has all of them.
+    Complete,
+    /// They are being made, or wait for their turn.
+    InProgress,
+    /// One could not be made; the server tries again.
+    Failed,
+}
+
 /// Tracks which storages have complete indexes.
 pub(crate) struct ChunkIndexes {
     /// Finalized storages whose indexes are complete.
     complete: Mutex<HashSet<StorageId>>,
+    /// Finalized storages of which an index could not be made.
+    failed: Mutex<HashSet<StorageId>>,
+    /// Storages that are next.
+    wanted: Mutex<BTreeSet<StorageId>>,
     /// Storages with an index that was found to be damaged.
     damaged: Mutex<HashSet<StorageId>>,
     wake: Notify,
@@ -68,6 +87,8 @@ impl ChunkIndexes {
     pub(crate) fn new(config: &QueryConfig) -> Self {
         Self {
             complete: Mutex::default(),
+            failed: Mutex::default(),
+            wanted: Mutex::default(),
             damaged: Mutex::default(),
             wake: Notify::new(),
             options: LeafIndexOptions {
@@ -87,7 +108,19 @@ impl ChunkIndexes {
     /// Checks the indexes of a storage soon: it was finalized, or an index is missing.
     pub(crate) fn check(&self, id: StorageId) {
         self.complete.lock().remove(&id);
+        self.wanted.lock().insert(id);
         self.wake.notify_one();
+    }
+
+    /// Whether a finalized storage has its indexes.
+    pub(crate) fn state_of(&self, id: StorageId) -> IndexState {
+        if self.complete.lock().contains(&id) {
+            IndexState::Complete
+        } else if self.failed.lock().contains(&id) {
+            IndexState::Failed
+        } else {
+            IndexState::InProgress
+        }
     }
 }
 
@@ -115,44 +148,79 @@ pub(crate) async fn maintain(maker: IndexMaker, mut stage: watch::Receiver<Stage
 }
 
 async fn check_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
-    for storage in maker.engine.storages().list(&StorageFilter::default()) {
-        let id = storage.id;
-        let is_final = match storage.state {
-            StorageState::Finalized => true,
-            StorageState::Open | StorageState::Recording => false,
-            _ => continue,
-        };
-        if is_final && maker.indexes.complete.lock().contains(&id) {
-            continue;
-        }
-        let tracer = maker.engine.tracer();
-        let complete = complete_storage(maker, id, is_final, ending);
-        let completed = if tracer.is_on() {
-            Scope::within(tracer, Cause::Index).around(complete).await
-        } else {
-            complete.await
-        };
-        match completed {
-            Ok(()) if is_final => {
-                maker.indexes.complete.lock().insert(id);
+    let all = maker.engine.storages().list(&StorageFilter::default());
+    for storage in all {
+        // Somebody may wait for those that were just finalized.
+        loop {
+            let Some(next) = maker.indexes.wanted.lock().pop_first() else {
+                break;
+            };
+            if check_storage(maker, next, ending).await.is_break() {
+                return;
             }
-            Ok(()) => {}
-            Err(IndexError::Stopping) => return,
-            // Deleted in the meantime, or not recovered yet.
-            Err(IndexError::Storage(
-                StorageError::StorageNotFound(_) | StorageError::Recovering { .. },
-            )) => {}
-            Err(error) => {
-                tracing::warn!(
-                    storage = %id,
-                    %error,
-                    "cannot complete the chunk indexes of a storage; queries read the data \
-                     instead; the server will retry"
-                );
-                maker.metrics.queries.index_failures.inc();
+        }
+        if check_storage(maker, storage.id, ending).await.is_break() {
+            return;
+        }
+    }
+}
+
+/// Brings the indexes of a storage up to date; breaks when the server stops.
+async fn check_storage(
+    maker: &IndexMaker,
+    id: StorageId,
+    ending: &Arc<AtomicBool>,
+) -> ControlFlow<()> {
+    let ChunkIndexes {
+        complete,
+        failed,
+        wanted,
+        ..
+    } = &*maker.indexes;
+    let is_final = match maker.engine.storages().get(id).map(|storage| storage.state) {
+        Ok(StorageState::Finalized) => true,
+        Ok(StorageState::Open | StorageState::Recording) => false,
+        _ => return ControlFlow::Continue(()),
+    };
+    if is_final && complete.lock().contains(&id) {
+        return ControlFlow::Continue(());
+    }
+    let tracer = maker.engine.tracer();
+    let work = complete_storage(maker, id, is_final, ending);
+    let completed = if tracer.is_on() {
+        Scope::within(tracer, Cause::Index).around(work).await
+    } else {
+        work.await
+    };
+    match completed {
+        Ok(()) if is_final => {
+            failed.lock().remove(&id);
+            // A reader may have missed one meanwhile.
+            if !wanted.lock().contains(&id) {
+                complete.lock().insert(id);
+            }
+        }
+        Ok(()) => {}
+        Err(IndexError::Stopping) => return ControlFlow::Break(()),
+        // Deleted in the meantime, or not recovered yet.
+        Err(IndexError::Storage(StorageError::StorageNotFound(_))) => {
+            failed.lock().remove(&id);
+        }
+        Err(IndexError::Storage(StorageError::Recovering { .. })) => {}
+        Err(error) => {
+            tracing::warn!(
+                storage = %id,
+                %error,
+                "cannot complete the chunk indexes of a storage; queries read the data \
+                 instead; the server will retry"
+            );
+            maker.metrics.queries.index_failures.inc();
+            if is_final {
+                failed.lock().insert(id);
             }
         }
     }
+    ControlFlow::Continue(())
 }
 
 /// Updates the indexes of one storage, leaf by leaf.

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use harness::{Agent, Api, Request, Server, Settings, payload};
+use harness::{Agent, Api, Request, Server, Settings, payload, small_traces};
+use serde_json::Value;
+
+use crate::queries::{push as push_trace, run};
 
 const LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const STREAMS: u64 = 5;
@@ -131,5 +134,70 @@ fn a_storage_is_deleted_while_it_is_finalized() {
             finalized.brief()
         );
         assert_eq!(deleted.status, 204, "{}", deleted.brief());
+    }
+}
+
+/// What a reader finds right after a finalization: each chunk index, or that it is being made.
+fn check_chunk_indexes(server: &Server, storage: &str, folder: &std::path::Path) {
+    let mut api = server.api();
+    let leaves = api.leaves(storage);
+    api.finalize(storage);
+    let mount = format!("{}/storage/{storage}", server.url());
+    let (code, out, errors) = run(&["mount", &mount, folder.to_str().unwrap(), "--json"]);
+    assert_eq!(code, 0, "{errors}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(report["chunk_indexes"], "complete", "{out}");
+    for leaf in leaves {
+        let path = folder.join(format!("{leaf}.idx"));
+        assert!(path.exists(), "the mount lacks {}", path.display());
+    }
+}
+
+#[test]
+fn a_mount_right_after_a_finalization_has_the_chunk_indexes() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    for (at, path) in small_traces().iter().enumerate() {
+        let storage = server.api().create_storage(&format!("trace-{at}"));
+        push_trace(&server, &storage, path, "4096");
+        check_chunk_indexes(&server, &storage, &folder.path().join(at.to_string()));
+    }
+}
+
+#[test]
+fn a_chunk_index_is_announced_until_it_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    for (at, path) in small_traces().iter().enumerate() {
+        let storage = api.create_storage(&format!("trace-{at}"));
+        push_trace(&server, &storage, path, "4096");
+        let leaves = api.leaves(&storage);
+        let listed = api.done("GET", &format!("/storages/{storage}/files"), None);
+        assert!(listed["chunk_indexes"].is_null(), "{listed}");
+        api.finalize(&storage);
+        for leaf in leaves {
+            let path = format!("/storage/{storage}/{leaf}.idx");
+            let begin = Instant::now();
+            loop {
+                let response = api.send(&Request::new("GET", &path)).unwrap();
+                if response.status == 200 {
+                    break;
+                }
+                assert_eq!(response.status, 503, "{}", response.brief());
+                assert_eq!(response.json()["code"], "chunk_index_in_progress");
+                assert!(response.header("retry-after").is_some());
+                assert!(begin.elapsed() < LIMIT, "the index is not made");
+            }
+        }
+        let begin = Instant::now();
+        while api.done("GET", &format!("/storages/{storage}/files"), None)["chunk_indexes"]
+            != "complete"
+        {
+            assert!(begin.elapsed() < LIMIT, "the indexes are not complete");
+        }
+        // Nothing is made of a leaf that does not exist.
+        let path = format!("/storage/{storage}/00000000000000aa.idx");
+        assert_eq!(api.send(&Request::new("GET", &path)).unwrap().status, 404);
     }
 }

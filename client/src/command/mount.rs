@@ -1,5 +1,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use io_analysis::bytes_text;
@@ -7,7 +8,7 @@ use io_analysis::bytes_text;
 use super::progress::Progress;
 use super::{CommandError, Context, Exit};
 use crate::http::{Retry, StorageUrl};
-use crate::mount::{Extent, MountProgress, mount};
+use crate::mount::{Extent, MountProgress, Wanted, mount};
 
 /// Download the index of a finalized storage, to query it without downloading its data
 ///
@@ -39,6 +40,9 @@ struct TransferArgs {
     /// Name to add to the storage's label `explored_by`
     #[arg(long, value_name = "NAME", env = "TRACEHOLD_READER")]
     reader: Option<String>,
+    /// How long to wait for chunk indexes that the server makes after a finalization
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    index_wait_seconds: u64,
 }
 
 impl Mount {
@@ -63,9 +67,14 @@ impl TransferArgs {
         let on_progress: crate::mount::Progress = Arc::new(move |event| match event {
             MountProgress::Total(bytes) => shown.set_total(bytes),
             MountProgress::Received(bytes) => shown.add(bytes),
+            MountProgress::WaitingForIndexes => shown.say("waiting for chunk indexes"),
         });
+        let wanted = Wanted {
+            extent,
+            index_wait: Duration::from_secs(self.index_wait_seconds),
+        };
         let report = context.block_on(async {
-            Ok(mount(&client, &storage, &self.folder, extent, &on_progress).await?)
+            Ok(mount(&client, &storage, &self.folder, wanted, &on_progress).await?)
         });
         progress.clear();
         let report = report?;
@@ -79,6 +88,9 @@ impl TransferArgs {
                 report.left_out_files
             )
         })?;
+        if let Some(note) = report.index_note() {
+            context.note(note);
+        }
         Ok(Exit::Done)
     }
 }

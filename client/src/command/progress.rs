@@ -31,6 +31,12 @@ impl Progress {
         }
     }
 
+    pub(super) fn say(&self, what: &'static str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(what);
+        }
+    }
+
     pub(super) fn set_done(&self, done: u64) {
         if let Some(bar) = &self.bar {
             bar.set_position(done);

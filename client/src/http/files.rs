@@ -25,9 +25,15 @@ pub struct FileInfo {
     pub checksum: Option<serde_json::Value>,
 }
 
-#[derive(Deserialize)]
-struct Files {
-    files: Vec<FileInfo>,
+/// The files of a storage as the server lists them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct FileList {
+    /// The files.
+    pub files: Vec<FileInfo>,
+    /// Of a finalized storage: whether its chunk indexes are `complete`, `in_progress` or `failed`.
+    /// Earlier servers do not say it.
+    #[serde(default)]
+    pub chunk_indexes: Option<String>,
 }
 
 /// The bytes of a file as they arrive from the server.
@@ -54,12 +60,11 @@ enum Body {
 
 impl Client {
     /// The files of a storage.
-    pub async fn files(&self, storage: Uuid) -> Result<Vec<FileInfo>, ClientError> {
+    pub async fn files(&self, storage: Uuid) -> Result<FileList, ClientError> {
         let url = self
             .server()
             .api(&["storages", &storage.to_string(), "files"]);
-        let answer: Files = self.json(Call::new(Method::GET, url)).await?;
-        Ok(answer.files)
+        self.json(Call::new(Method::GET, url)).await
     }
 
     /// Requests ranges of a file in one request, or the complete file if `ranges` is empty.

@@ -28,7 +28,7 @@ pub use agents::{Agent, AgentSpec, Stream, StreamSpec};
 pub use archives::ArchiveProgress;
 pub use bearer::Bearer;
 pub use call::Client;
-pub use files::{FileBytes, FileInfo};
+pub use files::{FileBytes, FileInfo, FileList};
 pub use io_trace::{IoTraceStart, IoTraceStatus};
 pub use jobs::Job;
 pub use labels::Label;

@@ -20,6 +20,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use storage_format::StorageId;
 use storage_format::checksum_file::{ChecksumFile, FileChecksums};
@@ -31,7 +32,7 @@ use tokio::task::JoinSet;
 
 use crate::ClientError;
 use crate::clock;
-use crate::http::{Client, FileInfo, StorageUrl};
+use crate::http::{Client, FileInfo, FileList, StorageUrl};
 use publish::publish;
 use transfer::Transfer;
 
@@ -41,6 +42,13 @@ pub use verify::verify_folder;
 
 /// Number of files that are fetched in parallel.
 const FILES_MAX: usize = 4;
+
+/// How often the server is asked whether chunk indexes are made: more and more rarely.
+const POLL_MIN: Duration = Duration::from_millis(50);
+const POLL_MAX: Duration = Duration::from_secs(2);
+
+/// What the server says of chunk indexes that it is making.
+const IN_PROGRESS: &str = "in_progress";
 
 /// Which files to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,18 +70,28 @@ impl Extent {
     }
 }
 
+/// What to fetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wanted {
+    /// Which files.
+    pub extent: Extent,
+    /// How long to wait for chunk indexes that the server is making.
+    pub index_wait: Duration,
+}
+
 /// Fetches the files of `storage` into `folder`.
 pub async fn mount(
     client: &Client,
     storage: &StorageUrl,
     folder: &Path,
-    extent: Extent,
+    Wanted { extent, index_wait }: Wanted,
     progress: &Progress,
 ) -> Result<MountReport, ClientError> {
     let (description, bytes) = describe(client, storage).await?;
     let id = description.id;
     let mut files = description.files;
-    files.extend(derived_files(client, storage).await?);
+    let derived = derived_files(client, storage, index_wait, progress).await?;
+    files.extend(derived.files.into_iter().filter_map(derived_file));
     let files = checked_files(files, storage)?;
     let (wanted, left_out): (Vec<_>, Vec<_>) =
         files.into_iter().partition(|file| extent.wants(file.role));
@@ -82,6 +100,7 @@ pub async fn mount(
     let was_complete = folder.join(FileName::Storage(id).to_string()).exists();
     let mut report = MountReport {
         left_out_files: left_out.len() as u64,
+        chunk_indexes: derived.chunk_indexes,
         ..MountReport::default()
     };
     progress(MountProgress::Total(
@@ -188,33 +207,51 @@ pub(crate) async fn fetch_whole(
     Ok(whole)
 }
 
-/// The chunk indexes and provenance of the storage. The storage file does not list them, because
-/// they may be rebuilt.
+/// The files of the storage as the server lists them, among them the chunk indexes and provenance
+/// that the storage file does not list, because they may be rebuilt. Waits until the chunk indexes
+/// of a storage that was just finalized are made.
 async fn derived_files(
     client: &Client,
     storage: &StorageUrl,
-) -> Result<Vec<FileEntry>, ClientError> {
-    let listed = match client.files(storage.id).await {
-        Ok(listed) => listed,
-        // A plain file server has no such list; queries work without derived files.
-        Err(ClientError::Refused(problem)) if problem.status == 404 => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let entry = |file: FileInfo| {
-        let role = match file.role.as_str() {
-            "chunk_index" => FileRole::ChunkIndex,
-            "provenance" => FileRole::Provenance,
-            _ => return None,
+    wait: Duration,
+    progress: &Progress,
+) -> Result<FileList, ClientError> {
+    let begin = Instant::now();
+    let mut pause = POLL_MIN;
+    loop {
+        let listed = match client.files(storage.id).await {
+            Ok(listed) => listed,
+            // A plain file server has no such list; queries work without derived files.
+            Err(ClientError::Refused(problem)) if problem.status == 404 => FileList {
+                files: Vec::new(),
+                chunk_indexes: None,
+            },
+            Err(error) => return Err(error),
         };
-        let checksum = file.checksum?;
-        Some(FileEntry {
-            name: file.name,
-            role,
-            length: file.length,
-            checksum: u32::from_str_radix(checksum.as_str()?, 16).ok()?,
-        })
+        let left = wait.saturating_sub(begin.elapsed());
+        if listed.chunk_indexes.as_deref() != Some(IN_PROGRESS) || left.is_zero() {
+            return Ok(listed);
+        }
+        progress(MountProgress::WaitingForIndexes);
+        tokio::time::sleep(pause.min(left)).await;
+        pause = POLL_MAX.min(pause.saturating_mul(2));
+    }
+}
+
+/// A file that the storage file does not list.
+fn derived_file(file: FileInfo) -> Option<FileEntry> {
+    let role = match file.role.as_str() {
+        "chunk_index" => FileRole::ChunkIndex,
+        "provenance" => FileRole::Provenance,
+        _ => return None,
     };
-    Ok(listed.into_iter().filter_map(entry).collect())
+    let checksum = file.checksum?;
+    Some(FileEntry {
+        name: file.name,
+        role,
+        length: file.length,
+        checksum: u32::from_str_radix(checksum.as_str()?, 16).ok()?,
+    })
 }
 
 /// Validates the names of files, which the server sends and which become paths.

@@ -13,6 +13,26 @@ pub struct MountReport {
     pub kept_files: u64,
     /// Files of the storage that this extent does not include.
     pub left_out_files: u64,
+    /// Whether the chunk indexes were `complete`, still `in_progress`, or `failed`; unknown of
+    /// earlier servers.
+    pub chunk_indexes: Option<String>,
+}
+
+impl MountReport {
+    /// What the user should know about the chunk indexes.
+    pub fn index_note(&self) -> Option<&'static str> {
+        match self.chunk_indexes.as_deref() {
+            Some(super::IN_PROGRESS) => Some(
+                "the server is still making chunk indexes: queries read more than needed; run the \
+                 command again to fetch them",
+            ),
+            Some("failed") => Some(
+                "the server cannot make some chunk indexes, and its log says why: queries read more \
+                 than needed",
+            ),
+            _ => None,
+        }
+    }
 }
 
 /// What was fetched of a file.
@@ -36,6 +56,8 @@ pub enum MountProgress {
     Total(u64),
     /// Additional bytes that are present.
     Received(u64),
+    /// The server is making chunk indexes.
+    WaitingForIndexes,
 }
 
 impl MountReport {

@@ -10,12 +10,15 @@ use crate::testing::{Request, Response, TestServer, answer, broken};
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 const INDEX: &str = "00000000000000aa.index";
 const DATA: &str = "00000000000000bb.itdata";
+const CHUNK_INDEX: &str = "00000000000000cc.idx";
 
 /// A model of a server with files.
 struct Files {
     files: BTreeMap<String, Vec<u8>>,
     /// Ends one body after this many bytes.
     breaks_at: Option<usize>,
+    /// How often the server says that it is making chunk indexes; without, it lists no files.
+    indexes_after: Option<usize>,
 }
 
 impl Files {
@@ -56,11 +59,30 @@ impl Files {
         Self {
             files,
             breaks_at: None,
+            indexes_after: None,
         }
     }
 
     fn answer(&mut self, request: &Request) -> Response {
         let name = request.uri().path().rsplit('/').next().unwrap();
+        if let Some(left) = self.indexes_after.as_mut().filter(|_| name == "files") {
+            let listed = match left.checked_sub(1) {
+                Some(less) => {
+                    *left = less;
+                    r#"{"files":[],"chunk_indexes":"in_progress"}"#.to_owned()
+                }
+                None => {
+                    let bytes = &self.files[CHUNK_INDEX];
+                    format!(
+                        r#"{{"files":[{{"name":"{CHUNK_INDEX}","role":"chunk_index","length":{},
+                        "checksum":"{:08x}"}}],"chunk_indexes":"complete"}}"#,
+                        bytes.len(),
+                        crc32c(bytes)
+                    )
+                }
+            };
+            return answer(200, &[], listed);
+        }
         let Some(file) = self.files.get(name) else {
             return answer(404, &[], "");
         };
@@ -118,6 +140,14 @@ impl Setting {
     }
 
     async fn mount(&self, extent: Extent) -> Result<MountReport, ClientError> {
+        self.mount_within(extent, Duration::from_secs(60)).await
+    }
+
+    async fn mount_within(
+        &self,
+        extent: Extent,
+        index_wait: Duration,
+    ) -> Result<MountReport, ClientError> {
         let url = format!("{}/storage/{ID}", self.server.url())
             .parse()
             .unwrap();
@@ -126,7 +156,7 @@ impl Setting {
             &self.server.client(),
             &url,
             self.folder.path(),
-            extent,
+            Wanted { extent, index_wait },
             &progress,
         )
         .await
@@ -268,4 +298,34 @@ async fn a_folder_of_another_storage_is_refused() {
         error.contains(&format!("already contains storage {other}")),
         "{error}"
     );
+}
+
+/// A server that makes chunk indexes for a while.
+async fn indexing(answers: usize) -> Setting {
+    let mut files = Files::new(StorageState::Finalized, &ALL);
+    files.files.insert(CHUNK_INDEX.to_owned(), vec![7; 100]);
+    files.indexes_after = Some(answers);
+    Setting::new(files).await
+}
+
+#[tokio::test]
+async fn a_mount_waits_for_the_chunk_indexes() {
+    let setting = indexing(3).await;
+    let report = setting.mount(Extent::Index).await.unwrap();
+    assert_eq!(report.chunk_indexes.as_deref(), Some("complete"));
+    assert_eq!(report.index_note(), None);
+    assert!(setting.here().contains(&CHUNK_INDEX.to_owned()));
+}
+
+#[tokio::test]
+async fn a_mount_without_chunk_indexes_says_so_and_can_be_completed() {
+    let setting = indexing(1).await;
+    let report = setting.mount_within(Extent::Index, Duration::ZERO).await;
+    let report = report.unwrap();
+    assert_eq!(report.chunk_indexes.as_deref(), Some("in_progress"));
+    assert!(report.index_note().unwrap().contains("again"));
+    assert!(!setting.here().contains(&CHUNK_INDEX.to_owned()));
+    let again = setting.mount_within(Extent::Index, Duration::ZERO).await;
+    assert_eq!(again.unwrap().index_note(), None);
+    assert!(setting.here().contains(&CHUNK_INDEX.to_owned()));
 }

@@ -192,6 +192,10 @@ const CATALOG: &[Entry] = catalog! {
     500 "write_failed" "the storage failed",
         "it failed while the request was in flight; detail has the reason",
         "packets without a receipt may be lost; push them to another storage";
+    503 "chunk_index_in_progress" "the chunk index is being made",
+        "the storage was finalized, or the server started, a moment ago",
+        "send the request again after Retry-After; GET /api/v1/storages/{id}/files says in \
+         chunk_indexes when they are complete";
     503 "resources_exhausted" "the server ran out of a resource",
         "the operating system refused file descriptors or memory, or interrupted the operation",
         "send the request again after Retry-After; when it persists, raise the limit of open files \

@@ -140,6 +140,13 @@ impl From<AnswerError> for Problem {
     }
 }
 
+/// The problem of a chunk index that is not there yet.
+pub(crate) fn index_in_progress(name: &str) -> Problem {
+    problem("chunk_index_in_progress")
+        .detail(format!("{name} is not there yet"))
+        .retry_after(RETRY_SECONDS)
+}
+
 /// The problem of a query without an answer.
 fn failed_query(error: &ReadError) -> Problem {
     let problem = match error {

@@ -7,15 +7,18 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::HeaderName;
 use serde::Serialize;
-use storage_core::{FileInfo, ServedBytes};
+use storage_core::{FileInfo, ServedBytes, StorageError};
 use storage_format::StorageId;
 use storage_format::paths::{FileName, FileRole};
+use storage_format::storage_file::StorageState;
 use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::refusals::{NotFound, PreconditionFailed, RangeNotSatisfiable};
 use crate::access::Caller;
 use crate::app_state::AppState;
+use crate::chunk_indexes::IndexState;
+use crate::error::index_in_progress;
 use crate::problem::Problem;
 use crate::range::{Content, RangeFile, Resource, respond};
 
@@ -26,6 +29,9 @@ const TRACEHOLD_READER: HeaderName = HeaderName::from_static("tracehold-reader")
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct FilesDocument {
     files: Vec<FileDocument>,
+    /// Of a finalized storage: whether it has its chunk indexes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunk_indexes: Option<IndexState>,
 }
 
 /// A file.
@@ -65,10 +71,20 @@ pub(super) async fn list(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
 ) -> Result<Json<FilesDocument>, Problem> {
-    let files = app.engine.reading().files(id.parse()?).await?;
+    let id: StorageId = id.parse()?;
+    // Before the list is made: it has all of them if they are complete.
+    let chunk_indexes = index_state(&app, id)?;
+    let files = app.engine.reading().files(id).await?;
     Ok(Json(FilesDocument {
         files: files.into_iter().map(FileDocument::from).collect(),
+        chunk_indexes,
     }))
+}
+
+/// Whether a finalized storage has its chunk indexes; `None` of another.
+fn index_state(app: &AppState, id: StorageId) -> Result<Option<IndexState>, Problem> {
+    let state = app.engine.storages().get(id)?.state;
+    Ok((state == StorageState::Finalized).then(|| app.indexes.state_of(id)))
 }
 
 /// Returns the bytes of a file: all of them, one range, or several as multipart/byteranges.
@@ -138,7 +154,18 @@ async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: Option<&
 /// Opens a file, and keeps it open for later readers if it never changes.
 async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>, Problem> {
     let ticket = app.open_files.ticket();
-    let served = app.engine.reading().open_file(id, name).await?;
+    let is_index = matches!(name.parse(), Ok(FileName::ChunkIndex(_)));
+    let state = index_state(app, id)?;
+    let served = match app.engine.reading().open_file(id, name).await {
+        Ok(served) => served,
+        // It may have been published after it was looked for, and before the others.
+        Err(StorageError::FileNotFound { .. })
+            if is_index && state == Some(IndexState::InProgress) =>
+        {
+            return Err(index_in_progress(name));
+        }
+        Err(error) => return Err(error.into()),
+    };
     // Labels change the storage file, and a chunk index may be rebuilt.
     let immutable = matches!(
         served.role,
