@@ -98,8 +98,8 @@ pub fn leaves(
     };
     let mut found: BTreeMap<LeafId, (Leaf, PartTimes)> = BTreeMap::new();
     let mut parts = Vec::new();
-    for name in names.iter().filter(|name| name.role() == FileRole::Index) {
-        let (header, footer, bases) = read_part(folder, name, id)?;
+    for name in listed_parts(folder, &storage)? {
+        let (header, footer, bases) = read_part(folder, &name, id)?;
         let path = folder.join(name.to_string());
         parts.push((header.ordinal, Arc::new(Part { path, bases }), footer));
     }
@@ -119,6 +119,38 @@ pub fn leaves(
         origin: remote,
         has_data,
     })
+}
+
+/// The index parts that the storage file lists: without one of them, packets would be missing in
+/// every result.
+fn listed_parts(folder: &Path, storage: &StorageFile) -> Result<Vec<FileName>, ClientError> {
+    let listed = storage.files.iter();
+    let listed = listed.filter(|entry| entry.role == FileRole::Index);
+    let part = |entry: &FileEntry| {
+        let path = folder.join(&entry.name);
+        let place = || path.display().to_string();
+        match fs::metadata(&path) {
+            Ok(found) if found.len() == entry.length => entry
+                .name
+                .parse()
+                .map_err(|_| ClientError::damaged(place(), "no name of an index part")),
+            Ok(found) => {
+                let (length, listed) = (found.len(), entry.length);
+                let what = format!("it has {length} bytes, but {listed} were written");
+                Err(ClientError::damaged(place(), what))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let what = format!(
+                    "it is missing, and without it packets are not found: copy it from where \
+                     the folder came from, or run: tracehold mount STORAGE-URL {}",
+                    folder.display()
+                );
+                Err(ClientError::damaged(place(), what))
+            }
+            Err(error) => Err(ClientError::file(&path, error)),
+        }
+    };
+    listed.map(part).collect()
 }
 
 fn add(
