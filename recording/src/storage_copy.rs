@@ -122,7 +122,7 @@ async fn copy_storage(
     };
     engine
         .transfer()
-        .watch_copy(spec.source, spec.target, progress)?;
+        .watch_copy(spec.source, spec.target, &spec.selection, progress)?;
     let mut wanted = Selection {
         from: spec.selection.from,
         to: spec.selection.to,

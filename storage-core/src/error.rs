@@ -237,8 +237,17 @@ pub enum StorageError {
         /// The limit in bytes.
         limit_bytes: u64,
     },
+    /// Hardly any file can be created on the disk.
+    #[error(
+        "only {free_files} more files can be created on the disk (inodes), and ingest stops before \
+         there are none: delete some files"
+    )]
+    FilesLow {
+        /// Files that can be created.
+        free_files: u64,
+    },
     /// A write failed because the disk is full.
-    #[error("no space is left on the disk for {path}")]
+    #[error("no space, or no inode for another file, is left on the disk for {path}")]
     DiskFull {
         /// The file that could not be written.
         path: PathBuf,
@@ -274,6 +283,17 @@ pub enum StorageError {
         /// The storage.
         storage: StorageId,
         /// What failed.
+        reason: String,
+    },
+    /// The log of the storage is damaged, and what is behind the damage is not known.
+    #[error(
+        "storage {storage} is damaged, and what is behind the damage is not known until it is \
+         repaired: {reason}"
+    )]
+    Incomplete {
+        /// The storage.
+        storage: StorageId,
+        /// The damage.
         reason: String,
     },
     /// The storage failed while the packet was in flight.
@@ -415,12 +435,13 @@ impl StorageError {
             Self::IdempotencyKeyReused(_) => "idempotency_key_reused",
             Self::LimitReached { .. } => "limit_reached",
             Self::Busy { .. } | Self::ShareUsed { .. } => "busy",
-            Self::DiskLow { .. } => "disk_low",
+            Self::DiskLow { .. } | Self::FilesLow { .. } => "disk_low",
             Self::DiskFull { .. } => "disk_full",
             Self::Exhausted { .. } => "resources_exhausted",
             Self::EarlierRefused => "earlier_packet_refused",
             Self::Recovering { .. } => "storage_recovering",
             Self::Failed { .. } => "storage_failed",
+            Self::Incomplete { .. } => "storage_incomplete",
             Self::NotWritten { .. } => "write_failed",
             Self::Stopping => "stopping",
             Self::Damaged { .. } | Self::DamagedPacket { .. } => "damaged",

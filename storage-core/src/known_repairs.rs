@@ -1,4 +1,4 @@
-//! What a storage knows of its repairs.
+//! What a storage knows of its repairs, and of damage that was not repaired.
 
 use std::sync::Arc;
 
@@ -34,9 +34,31 @@ impl Storage {
     pub(crate) fn without_packet(&self, number: u64) -> StorageError {
         let storage = self.id;
         if self.repairs().is_missing(number) {
-            StorageError::PacketMissing { storage, number }
-        } else {
-            StorageError::PacketNotFound { storage, number }
+            return StorageError::PacketMissing { storage, number };
+        }
+        let not_found = StorageError::PacketNotFound { storage, number };
+        self.check_whole().err().unwrap_or(not_found)
+    }
+
+    /// Notes the damage at which recovery stopped.
+    pub(crate) fn set_damage(&self, damage: StorageError) {
+        assert!(!self.readiness.is_ready(), "only a recovery finds this");
+        self.damage.get_or_init(|| damage);
+    }
+
+    /// The damage at which recovery stopped: what is behind it is not in the tree.
+    pub(crate) fn damage(&self) -> Option<&StorageError> {
+        self.damage.get()
+    }
+
+    /// Refuses what needs everything that was acknowledged.
+    pub(crate) fn check_whole(&self) -> Result<(), StorageError> {
+        match self.damage() {
+            None => Ok(()),
+            Some(damage) => Err(StorageError::Incomplete {
+                storage: self.id,
+                reason: damage.to_string(),
+            }),
         }
     }
 }

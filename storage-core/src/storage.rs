@@ -5,7 +5,7 @@ use std::{
     ops::Range,
     path::{Path, PathBuf},
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -82,6 +82,8 @@ pub(crate) struct Storage {
     pub(crate) checked: CheckedFiles,
     /// How its log was repaired, and what is missing since.
     pub(crate) repairs: RwLock<Arc<RepairFile>>,
+    /// The damage at which recovery stopped: the tree lacks what is behind it.
+    pub(crate) damage: OnceLock<StorageError>,
 }
 
 /// How writing to a storage keeps up.
@@ -156,6 +158,7 @@ impl Storage {
             id: file.id,
             repairs: RwLock::new(Arc::new(RepairFile::new(file.id))),
             checked: CheckedFiles::default(),
+            damage: OnceLock::new(),
             folder,
             file: RwLock::new(file),
             tree: RwLock::new(tree),

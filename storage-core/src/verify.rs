@@ -110,6 +110,7 @@ pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyRep
             verification.leaf(leaf, tail);
         }
     }
+    verification.failure();
     verification.report.is_cancelled = progress.is_cancelled.load(Ordering::Relaxed);
     Ok(verification.report)
 }
@@ -165,6 +166,25 @@ impl Verification<'_> {
                 }
             }
         }
+    }
+
+    /// The damage that recovery found: the tree ends there, so nothing behind it was read.
+    fn failure(&mut self) {
+        let own = FileName::Storage(self.storage.id).to_string();
+        let (file, offset, what) = match self.storage.damage() {
+            Some(StorageError::Damaged { path, source }) => {
+                let name = path.file_name().map(|name| name.to_string_lossy());
+                let what = format!("{source}; what is behind the damage was not read: repair it");
+                (name.map_or(own, Into::into), source.offset, what)
+            }
+            Some(error) => (own, 0, error.to_string()),
+            None if self.storage.is_unreadable() && self.report.damage.is_empty() => {
+                let failure = self.storage.info().failure;
+                (own, 0, failure.unwrap_or_default())
+            }
+            None => return,
+        };
+        self.damage(&file, offset, what);
     }
 
     /// Length and checksums of every file that the storage file lists.

@@ -17,6 +17,7 @@ mod configuration;
 mod copies;
 mod crashes;
 mod damaged_files;
+mod damaged_storages;
 mod disk_low;
 mod downloads;
 mod droppable_packets;

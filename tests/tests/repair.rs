@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::archives::{export, imported};
 
-const PACKETS: u64 = 8;
+pub(crate) const PACKETS: u64 = 8;
 /// The number of the packet that is damaged.
-const DAMAGED: u64 = 3;
+pub(crate) const DAMAGED: u64 = 3;
 const BLOCK_BYTES: usize = 4096;
 
 /// A DFTracer record.
-fn record(sequence: u64) -> String {
+pub(crate) fn record(sequence: u64) -> String {
     let ts = 1_700_000_000_000_000 + sequence;
     format!(
         "{{\"id\":{sequence},\"name\":\"read\",\"cat\":\"POSIX\",\"pid\":1,\"tid\":2,\"ts\":{ts},\
@@ -24,7 +24,7 @@ fn record(sequence: u64) -> String {
 }
 
 /// A FAILED storage: a packet in the middle of its log is damaged.
-fn damaged(server: &mut Server, name: &str) -> String {
+pub(crate) fn damaged(server: &mut Server, name: &str) -> String {
     let mut api = server.api();
     let storage = api.create_storage(name);
     Agent::register(&mut api, "host");
@@ -48,7 +48,7 @@ fn damaged(server: &mut Server, name: &str) -> String {
     storage
 }
 
-fn command(server: &Server, arguments: &[&str]) -> Output {
+pub(crate) fn command(server: &Server, arguments: &[&str]) -> Output {
     let url = server.url();
     let all = ["--server", &url]
         .into_iter()
@@ -66,7 +66,7 @@ fn check_command(server: &Server, arguments: &[&str], code: i32, wanted: &[&str]
     }
 }
 
-fn count(api: &mut Api, storage: &str, strict: bool) -> Response {
+pub(crate) fn count(api: &mut Api, storage: &str, strict: bool) -> Response {
     let path = format!("/api/v1/storages/{storage}/query");
     let body = json!({ "count": true, "strict": strict }).to_string();
     let request = Request::new("POST", &path)

@@ -144,6 +144,10 @@ const CATALOG: &[Entry] = catalog! {
         "its label legal_hold protects it from every deletion",
         "if the hold has ended, remove the label: \
          DELETE /api/v1/storages/{id}/labels/legal_hold";
+    409 "storage_incomplete" "the storage is damaged",
+        "its log is damaged, and what is behind the damage is not known; detail has the place",
+        "repair it: POST /api/v1/storages/{id}/verify?repair=plan says what would be missing; a \
+         copy without what is behind the damage needs \"allow_incomplete\": true";
     409 "storage_not_open" "the storage is not open",
         "a new storage is CREATED and accepts packets after it is opened",
         "open it with POST /api/v1/storages/{id}/open";
@@ -207,10 +211,11 @@ const CATALOG: &[Entry] = catalog! {
         "the server started a moment ago and still scans data files of the storage",
         "send the request again after Retry-After; /readyz shows the progress";
     507 "disk_full" "the disk is full",
-        "a write failed for lack of space",
+        "a write failed for lack of space, or of an inode for another file",
         "delete storages or add space; ingest resumes on its own";
     507 "disk_low" "the disk is low on space",
-        "free space is below the limit at which ingest stops",
+        "free space, or the number of files that can be created, is below the limit at which \
+         ingest stops",
         "delete storages or add space; ingest resumes on its own";
 };
 

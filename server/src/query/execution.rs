@@ -287,7 +287,7 @@ impl QueryTask {
         }
     }
 
-    /// What is missing in the storages since they were repaired.
+    /// What is missing in the storages since they were repaired, or behind a damage of their log.
     ///
     /// # Errors
     /// When something is missing: a strict query does not skip it.
@@ -295,22 +295,34 @@ impl QueryTask {
         let mut found = Vec::new();
         for &id in &self.question.storages {
             // One that was deleted meanwhile cannot be read, either.
-            let packets = self.engine.storages().missing_packets(id).unwrap_or(0);
-            if packets == 0 {
-                continue;
+            let storages = self.engine.storages();
+            let packets = storages.missing_packets(id).unwrap_or(0);
+            if packets > 0 {
+                let since = "packets are missing since it was repaired";
+                found.push((
+                    id,
+                    packets,
+                    format!("storage {id}: up to {packets} {since}"),
+                ));
             }
-            let reason =
-                format!("storage {id}: up to {packets} packets are missing since it was repaired");
-            if self.question.request.strict {
-                return Err(ReadError::Incomplete { reason });
+            if let Ok(Some(damage)) = storages.damage(id) {
+                let reason = format!(
+                    "storage {id}: it is damaged, and what is behind the damage is not read: \
+                     {damage}; repair it"
+                );
+                found.push((id, 1, reason));
             }
-            found.push(Skipped {
+        }
+        let (true, Some((_, _, reason))) = (self.question.request.strict, found.first()) else {
+            let skipped = found.into_iter().map(|(id, parts, reason)| Skipped {
                 storage: Some(id),
-                parts: packets,
+                parts,
                 reasons: vec![reason],
             });
-        }
-        Ok(found)
+            return Ok(skipped.collect());
+        };
+        let reason = reason.clone();
+        Err(ReadError::Incomplete { reason })
     }
 
     /// Returns the summary, and the complete result if it may be cached.

@@ -65,6 +65,8 @@ pub(super) struct StorageCopy {
     processors: Option<Vec<ProcessorConfig>>,
     /// Finalize the target after the copy.
     auto_finalize: bool,
+    /// Copy from a damaged storage, too, without what is behind the damage.
+    allow_incomplete: bool,
 }
 
 /// The result of a copy.
@@ -75,6 +77,10 @@ pub(super) struct StorageCopyDocument {
     packets: u64,
     /// Bytes of the packets as the agents sent them.
     bytes: u64,
+    /// Why packets of the source are not in the copy: it is damaged, and what is behind the damage
+    /// is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incomplete: Option<String>,
 }
 
 /// A copy to carry out.
@@ -152,6 +158,7 @@ pub(super) async fn copy(
             excluded,
             // Set when the copy begins.
             bases: LeafBases::default(),
+            is_incomplete_allowed: request.allow_incomplete,
         },
         query: request.query,
         processors: request.processors,
@@ -214,6 +221,7 @@ async fn fill(
     job: &JobHandle,
 ) -> Result<StorageCopyDocument, Problem> {
     let engine = &app.engine;
+    let incomplete = engine.storages().damage(plan.source)?;
     if plan.depends_on_times() {
         let selection = &plan.selection;
         let includes =
@@ -244,6 +252,7 @@ async fn fill(
             storage: target.to_string(),
             packets: copied.packets,
             bytes: copied.bytes,
+            incomplete,
         }),
         Err(error) => {
             if is_made {

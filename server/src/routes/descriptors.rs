@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use http::Uri;
+use http::{HeaderName, HeaderValue, Uri};
 use query_engine::Request;
 use query_language::Query;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use super::agents::parse_name;
 use super::instant;
 use super::page::{Page, limit_of, malformed, query};
 use super::provenance::ProvenanceDocument;
+use super::query::SKIPPED;
 use super::refusals::{BadRequest, NotFound};
 use crate::app_state::AppState;
 use crate::problem::Problem;
@@ -87,12 +88,18 @@ pub(super) struct DescriptorDocument {
     provenance: Option<ProvenanceDocument>,
 }
 
+/// Says that packets behind a damage are not listed.
+type SkippedField = [(HeaderName, HeaderValue); 1];
+
 /// Lists the packets that the index cannot rule out, by number.
 #[utoipa::path(
     get, operation_id = "list_descriptors", path = "/storages/{id}/descriptors", tag = "packets",
     params(("id" = String, Path), DescriptorsQuery),
     responses(
-        (status = 200, body = Page<DescriptorDocument>, description = "A page of packets"),
+        (status = 200, body = Page<DescriptorDocument>, description = "A page of packets", headers(
+            ("Tracehold-Skipped" = Option<u64>, description = "1 for a storage that is damaged: \
+             packets behind the damage are not listed"),
+        )),
         BadRequest, NotFound,
     ),
 )]
@@ -100,7 +107,7 @@ pub(super) async fn list(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
     uri: Uri,
-) -> Result<Json<Page<DescriptorDocument>>, Problem> {
+) -> Result<(Option<SkippedField>, Json<Page<DescriptorDocument>>), Problem> {
     let id: StorageId = id.parse()?;
     let parameters: DescriptorsQuery = query(&uri)?;
     let limit = limit_of(parameters.limit)?;
@@ -139,10 +146,12 @@ pub(super) async fn list(
             ..DescriptorDocument::new(packet, &bases)
         }
     });
-    Ok(Json(Page {
+    let damage = app.engine.storages().damage(id)?;
+    let page = Page {
         items: items.collect(),
         next: found.next.map(|number| number.to_string()),
-    }))
+    };
+    Ok((damage.map(|_| [(SKIPPED, 1.into())]), Json(page)))
 }
 
 /// Packets, and the time bases of their leaves.

@@ -30,7 +30,7 @@ use crate::query::{Answer, AnswerError, Question, ResultKind, Rows, RowsFormat, 
 /// The number of matching events, if it is known before the response begins.
 const MATCHED: HeaderName = HeaderName::from_static("tracehold-matched");
 /// The number of records and packets that were skipped because they cannot be read.
-const SKIPPED: HeaderName = HeaderName::from_static("tracehold-skipped");
+pub(super) const SKIPPED: HeaderName = HeaderName::from_static("tracehold-skipped");
 /// What was skipped, and why: a JSON array of texts in ASCII.
 const SKIPPED_REASONS: HeaderName = HeaderName::from_static("tracehold-skipped-reasons");
 /// The number of rows or groups of the result.

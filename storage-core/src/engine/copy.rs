@@ -48,6 +48,8 @@ pub struct CopySelection {
     pub to: Option<i64>,
     /// As [`Selection::bases`].
     pub bases: LeafBases,
+    /// Copy from a damaged storage, too, without what is behind the damage.
+    pub is_incomplete_allowed: bool,
 }
 
 impl CopySelection {
@@ -164,8 +166,9 @@ impl Transfer {
     /// receives each packet once it is durable.
     ///
     /// # Errors
-    /// When there is no such storage, both are the same, the target accepts no packets, a packet
-    /// cannot be read or written, or the copy was cancelled.
+    /// When there is no such storage, both are the same, the target accepts no packets, the source
+    /// is damaged and the selection does not allow that, a packet cannot be read or written, or the
+    /// copy was cancelled.
     pub async fn copy(
         &self,
         source: StorageId,
@@ -174,7 +177,7 @@ impl Transfer {
         progress: &Arc<Progress>,
         listener: Option<CopyListener>,
     ) -> Result<CopyReport, StorageError> {
-        let from = self.begin_copy(source, target, progress)?;
+        let from = self.begin_copy(source, target, selection, progress)?;
         let mut copying = Copying {
             transfer: self,
             source: from,
@@ -221,6 +224,7 @@ impl Transfer {
         &self,
         source: StorageId,
         target: StorageId,
+        selection: &CopySelection,
         progress: &Arc<Progress>,
     ) -> Result<Arc<Storage>, StorageError> {
         let from = self.registry.find(source)?;
@@ -230,6 +234,9 @@ impl Transfer {
                 what: "target",
                 problem: "is the source of the copy: choose another storage".to_owned(),
             });
+        }
+        if !selection.is_incomplete_allowed {
+            from.check_whole()?;
         }
         if !accepts_packets(to.state()) {
             return Err(to.wrong_state("a copy", "OPEN or RECORDING"));
@@ -243,14 +250,17 @@ impl Transfer {
     /// Begins a copy as [`Self::copy`] does, for callers that process packets on the way.
     ///
     /// # Errors
-    /// When there is no such storage, both are the same, or the target accepts no packets.
+    /// When there is no such storage, both are the same, the target accepts no packets, or the
+    /// source is damaged and the selection does not allow that.
     pub fn watch_copy(
         &self,
         source: StorageId,
         target: StorageId,
+        selection: &CopySelection,
         progress: &Arc<Progress>,
     ) -> Result<(), StorageError> {
-        self.begin_copy(source, target, progress).map(drop)
+        self.begin_copy(source, target, selection, progress)
+            .map(drop)
     }
 
     /// Registers agent and stream of a packet of an imported storage if they are unknown on this

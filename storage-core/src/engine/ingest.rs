@@ -201,7 +201,8 @@ impl Ingest {
     /// packet, and is 0, 0 when there is none.
     ///
     /// # Errors
-    /// When there is no such storage, agent or stream.
+    /// When there is no such storage, agent or stream, or the storage is damaged, so that nobody
+    /// knows the last packet that was acknowledged.
     pub async fn next_position(
         &self,
         id: StorageId,
@@ -213,6 +214,8 @@ impl Ingest {
         if storage.state() != StorageState::Created {
             self.trees.load(&storage).await?;
         }
+        // A position before the damage would tell the producer that the rest was never received.
+        storage.check_whole()?;
         let tree = storage.tree.read();
         let next = tree.as_ref().map(|tree| tree.next_position(agent, stream));
         Ok(next.unwrap_or_default())

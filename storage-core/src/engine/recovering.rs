@@ -218,7 +218,10 @@ impl Recoveries {
             plan.panic_at(crate::io::faulty::Operation::Adopt);
         }
         let mut file = storage.info();
-        let damage = recovered.damage.map(|damage| damage.to_string());
+        let damage = recovered.damage.as_ref().map(ToString::to_string);
+        if let Some(damage) = recovered.damage {
+            storage.set_damage(damage);
+        }
         // A file that seems to be left over may be what remains of a damaged log.
         if damage.is_none() && file.state != StorageState::Failed {
             crate::fault_point!(async "start.recovered");

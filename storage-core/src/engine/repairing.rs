@@ -32,6 +32,16 @@ impl Storages {
         Ok(self.registry.known(id)?.repairs().missing_packets())
     }
 
+    /// Why a storage may contain more than what can be found in it, if this is so: its log is
+    /// damaged, and what is behind the damage is not known until it is repaired.
+    ///
+    /// # Errors
+    /// When there is none with this id.
+    pub fn damage(&self, id: StorageId) -> Result<Option<String>, StorageError> {
+        let storage = self.registry.known(id)?;
+        Ok(storage.damage().map(ToString::to_string))
+    }
+
     /// Reads all of a failed storage past the page cache, and says what is whole and what is
     /// missing. Once it `is_confirmed`, the storage is open again, without what is missing;
     /// otherwise nothing changes.

@@ -53,6 +53,9 @@ pub(super) struct Copy {
     /// Finalize the new storage afterwards
     #[arg(long)]
     finalize: bool,
+    /// Copy from a damaged storage, too, without what is behind the damage; the exit code is 1 then
+    #[arg(long)]
+    allow_incomplete: bool,
 }
 
 impl Copy {
@@ -91,6 +94,9 @@ impl Copy {
         }
         request.insert("derived".to_owned(), self.derived.into());
         request.insert("auto_finalize".to_owned(), self.finalize.into());
+        if self.allow_incomplete {
+            request.insert("allow_incomplete".to_owned(), true.into());
+        }
         let job = client.copy_storage(source, &Value::Object(request)).await?;
         let copied = watch(context, client, job).await?;
         context.print(&copied, || {
@@ -98,6 +104,12 @@ impl Copy {
             let packets = copied["packets"].as_u64().unwrap_or_default();
             format!("{} copied to {storage}", counted(packets, "packet"))
         })?;
-        Ok(Exit::Done)
+        let Some(damage) = copied["incomplete"].as_str() else {
+            return Ok(Exit::Done);
+        };
+        context.note(&format!(
+            "the copy lacks what is behind a damage of the source: {damage}"
+        ));
+        Ok(Exit::NoMatchOrDamage)
     }
 }

@@ -1,0 +1,178 @@
+//! A storage whose log is damaged knows nothing of what is behind the damage, and no answer looks
+//! as if there were nothing. Neither does one of a folder without an index part.
+
+use std::fs;
+use std::path::Path;
+
+use harness::{Agent, Api, Request, Response, Server, run_tracehold};
+use serde_json::{Value, json};
+
+use crate::repair::{DAMAGED, PACKETS, command, count, damaged, record};
+
+fn query(api: &mut Api, storage: &str, body: &Value) -> Response {
+    let path = format!("/api/v1/storages/{storage}/query");
+    let body = body.to_string();
+    let request = Request::new("POST", &path)
+        .header("content-type", "application/json")
+        .body(body.as_bytes());
+    api.send(&request).unwrap()
+}
+
+/// Queries have what is before the damage, and say that there is more.
+fn check_queries(api: &mut Api, storage: &str) {
+    let counted = count(api, storage, false).json();
+    assert_eq!(counted["count"], DAMAGED, "{counted}");
+    let reason = counted["skipped"][0].as_str().unwrap();
+    assert!(reason.contains("behind the damage"), "{reason}");
+    for body in [
+        json!({ "format": "ndjson" }),
+        json!({ "group_by": "name", "format": "ndjson" }),
+    ] {
+        let text = String::from_utf8(query(api, storage, &body).body).unwrap();
+        assert!(text.contains("behind the damage"), "{body}: {text}");
+        let mut strict = body.clone();
+        strict["strict"] = true.into();
+        let refused = query(api, storage, &strict);
+        assert_eq!(refused.status, 409, "{strict}: {}", refused.brief());
+        assert_eq!(refused.json()["code"], "result_incomplete");
+    }
+}
+
+/// Everything else that would be incomplete is refused, or says so.
+fn check_others(api: &mut Api, storage: &str) {
+    let refusals = [
+        (
+            "GET",
+            format!("/storages/{storage}/packets/{DAMAGED}"),
+            None,
+        ),
+        ("GET", format!("/storages/{storage}/packets/99"), None),
+        (
+            "POST",
+            format!("/storages/{storage}/copy"),
+            Some(json!({ "name": "copy", "auto_finalize": true })),
+        ),
+    ];
+    for (method, path, body) in refusals {
+        let refused = api.refused(method, &path, body.as_ref());
+        let found = (refused.status, &*refused.code);
+        assert_eq!(found, (409, "storage_incomplete"), "{path}");
+    }
+    let path = format!("/api/v1/storages/{storage}/agents/host/streams/reads/packets");
+    let position = api.send(&Request::new("HEAD", &path)).unwrap();
+    assert_eq!(position.status, 409, "{}", position.brief());
+    assert_eq!(position.header("tracehold-next-sequence"), None);
+    let path = format!("/api/v1/storages/{storage}/descriptors");
+    let listed = api.send(&Request::new("GET", &path)).unwrap();
+    assert_eq!(listed.header("tracehold-skipped"), Some("1"));
+    let verified = api.done("POST", &format!("/storages/{storage}/verify"), None);
+    let damage = verified["damage"].as_array().unwrap();
+    assert_eq!(damage.len(), 1, "{verified}");
+    assert_eq!(damage[0]["file"], "0000000000000000.itdata");
+    let copied = api.done(
+        "POST",
+        &format!("/storages/{storage}/copy"),
+        Some(&json!({ "name": "copy", "allow_incomplete": true })),
+    );
+    assert_eq!(copied["packets"], DAMAGED);
+    assert!(copied["incomplete"].is_string(), "{copied}");
+}
+
+#[test]
+fn what_is_behind_damage_is_never_left_out_silently() {
+    let (_folder, mut server, _) = Server::fresh();
+    let storage = damaged(&mut server, "broken");
+    // The damage is found again by every start.
+    for _ in 0..2 {
+        let mut api = server.api();
+        check_queries(&mut api, &storage);
+        check_others(&mut api, &storage);
+        server.kill();
+        server.restart();
+    }
+    let verified = command(&server, &["storage", "verify", "broken"]);
+    assert_eq!(verified.status.code(), Some(1), "damage was found");
+    let copied = command(&server, &["storage", "copy", "broken"]);
+    assert_eq!(
+        copied.status.code(),
+        Some(3),
+        "an incomplete copy is refused"
+    );
+    let copied = command(
+        &server,
+        &["storage", "copy", "--allow-incomplete", "broken"],
+    );
+    assert_eq!(copied.status.code(), Some(1), "the copy is incomplete");
+    let told = String::from_utf8(copied.stderr).unwrap();
+    assert!(told.contains("behind a damage"), "{told}");
+    let repair = ["storage", "verify", "--repair", "--confirm", &storage];
+    let repaired = command(&server, &repair);
+    assert_eq!(repaired.status.code(), Some(1), "a packet is missing");
+    let mut api = server.api();
+    let counted = count(&mut api, &storage, false).json();
+    assert_eq!(counted["count"], PACKETS - 1);
+    let path = format!("/storages/{storage}/copy");
+    let copied = api.done("POST", &path, Some(&json!({ "name": "copy" })));
+    assert_eq!(copied["packets"], PACKETS - 1);
+    assert_eq!(copied["incomplete"], Value::Null);
+}
+
+/// Runs the command line on a folder; returns the exit code, and what it prints.
+fn on_folder(command: &str, folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let folder = folder.to_str().unwrap();
+    let all = [command, "--dir", folder].into_iter();
+    let all = all.chain(arguments.iter().copied()).map(str::to_owned);
+    let output = run_tracehold(&all.collect::<Vec<_>>());
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
+}
+
+#[test]
+fn a_folder_without_an_index_part_is_refused() {
+    let (_folder, mut server, _) = Server::fresh();
+    let mut api = server.api();
+    let storage = api.create_storage("copied");
+    Agent::register(&mut api, "host");
+    Agent::declare_stream(&mut api, "host", "reads", "dft", "none");
+    let agent = Agent::new(&storage, "host", "reads");
+    for sequence in 0..PACKETS {
+        agent.push(&mut api, sequence, record(sequence).as_bytes());
+    }
+    api.finalize(&storage);
+    server.kill();
+    let folder = server.data().join("storages").join(&storage);
+    let target = tempfile::tempdir().unwrap();
+    let written = target.path().join("written");
+    let commands: [(&str, &[&str]); 3] = [
+        ("query", &["--count"]),
+        ("query", &["--count", "--strict"]),
+        ("export", &[written.to_str().unwrap()]),
+    ];
+    let (code, counted, _) = on_folder("query", &folder, &["--count"]);
+    assert_eq!((code, counted.trim()), (Some(0), "8"));
+    let names = fs::read_dir(&folder).unwrap();
+    let paths = names.map(|name| name.unwrap().path());
+    let part = paths.filter(|path| path.extension().is_some_and(|ending| ending == "index"));
+    let part = part.collect::<Vec<_>>().pop().unwrap();
+    let bytes = fs::read(&part).unwrap();
+    let name = part.file_name().unwrap().to_str().unwrap();
+    for left in [None, Some(&bytes[..bytes.len() / 2])] {
+        match left {
+            None => fs::remove_file(&part).unwrap(),
+            Some(bytes) => fs::write(&part, bytes).unwrap(),
+        }
+        for (command, arguments) in commands {
+            let (code, printed, told) = on_folder(command, &folder, arguments);
+            assert_eq!(code, Some(1), "{command}: {printed} {told}");
+            assert_eq!(printed, "", "{command}");
+            assert!(told.contains(name), "{command}: {told}");
+        }
+    }
+    fs::write(&part, &bytes).unwrap();
+    let (code, counted, _) = on_folder("query", &folder, &["--count"]);
+    assert_eq!((code, counted.trim()), (Some(0), "8"));
+}
