@@ -52,6 +52,8 @@ pub(crate) struct LogScanner {
     position: LogPosition,
     /// The end of the last intact batch.
     tail: Tail,
+    /// Whether a damaged payload ends the scan.
+    is_strict: bool,
 }
 
 impl LogScanner {
@@ -95,7 +97,14 @@ impl LogScanner {
             salt: header.salt,
             position,
             tail,
+            is_strict: true,
         })
+    }
+
+    /// The same scan, which also finds packets with a damaged payload if it is not `is_strict`:
+    /// their headers are intact, and reading such a packet finds the damage again.
+    pub(crate) fn strict(self, is_strict: bool) -> Self {
+        Self { is_strict, ..self }
     }
 
     /// The same scan, which `progress` counts and cancels.
@@ -306,8 +315,18 @@ impl LogScanner {
             return Err(fault("frame", at, "stored size").into());
         }
         let range = payload..payload.saturating_add(stored);
+        let before = (*run, batch.tail);
         let checksum = batch.payload(&mut self.window, range, run)?;
-        if checksum != header.stored_checksum {
+        if checksum != header.stored_checksum && !self.is_strict {
+            // The checksums are those of the bytes that were written.
+            let written = Tail {
+                length: stored,
+                checksum: header.stored_checksum,
+            };
+            (*run, batch.tail) = before;
+            run.join(written);
+            batch.tail.join(written);
+        } else if checksum != header.stored_checksum {
             let kind = FormatErrorKind::Checksum {
                 stored: header.stored_checksum,
                 computed: checksum,

@@ -56,8 +56,13 @@ struct Verification<'a> {
     report: VerifyReport,
 }
 
-/// Verifies a storage; blocks the thread. Packets that are not durable yet are ignored.
-pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyReport, StorageError> {
+/// Verifies a storage; blocks the thread. Packets that are not durable yet are ignored. Without an
+/// index, `unindexed` says why, and only its files are verified.
+pub(crate) fn verify(
+    storage: &Storage,
+    progress: &Progress,
+    unindexed: Option<StorageError>,
+) -> Result<VerifyReport, StorageError> {
     let repairs = storage.repairs();
     let report = VerifyReport {
         files: 0,
@@ -111,6 +116,9 @@ pub(crate) fn verify(storage: &Storage, progress: &Progress) -> Result<VerifyRep
         }
     }
     verification.failure();
+    if let Some(error) = &unindexed {
+        verification.without_index(error);
+    }
     verification.report.is_cancelled = progress.is_cancelled.load(Ordering::Relaxed);
     Ok(verification.report)
 }
@@ -166,6 +174,20 @@ impl Verification<'_> {
                 }
             }
         }
+    }
+
+    /// The damage that prevents an index from being rebuilt, so that no packet was read.
+    fn without_index(&mut self, error: &StorageError) {
+        let own = FileName::Storage(self.storage.id).to_string();
+        let (file, offset) = match error {
+            StorageError::Damaged { path, source } => {
+                let name = path.file_name().map(|name| name.to_string_lossy());
+                (name.map_or(own, Into::into), source.offset)
+            }
+            _ => (own, 0),
+        };
+        let what = format!("no index can be rebuilt, so no packet was read: {error}");
+        self.damage(&file, offset, what);
     }
 
     /// The damage that recovery found: the tree ends there, so nothing behind it was read.

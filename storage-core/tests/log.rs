@@ -532,7 +532,9 @@ async fn damage_of_a_finalized_log_is_not_taken_for_a_torn_end() {
     engine.storages().finalize(storage).await.unwrap();
     engine.shutdown().await.unwrap();
     let (offset, header) = batches(&data, storage)[0];
-    overwrite(&data, offset + header.length - 9, &[0xff]);
+    assert!(header.length > 800);
+    // In the header of the first frame, after those of batch, segment and leaf.
+    overwrite(&data, offset + 64 + 40 + 512 + 9, &[0xff]);
     for entry in std::fs::read_dir(data.parent().unwrap()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|ending| ending == "index") {

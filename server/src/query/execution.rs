@@ -147,6 +147,21 @@ impl Queries {
     /// When too many queries are running, a storage does not exist, the query is invalid, or
     /// nothing could be read.
     pub(crate) async fn answer(&self, question: Question) -> Result<Answer, AnswerError> {
+        let reading = self.engine.reading();
+        let lacks_index = |id: &StorageId| reading.lacks_index(*id);
+        match self.answer_once(question.clone()).await {
+            // The index is rebuilt when it is read again.
+            Err(AnswerError::Read(_)) if question.storages.iter().any(lacks_index) => {
+                let mut again = question;
+                // The end of the first attempt cancelled it.
+                again.request.cancel = Cancel::default();
+                self.answer_once(again).await
+            }
+            answered => answered,
+        }
+    }
+
+    async fn answer_once(&self, question: Question) -> Result<Answer, AnswerError> {
         let key = cache_key(&self.engine, &question)?;
         if let Some((storage, key)) = &key
             && let Some(first) = self.engine.query_cache().get(*storage, key).await?

@@ -25,6 +25,7 @@ use crate::{
     codec,
     read::{ReadFile, read_at},
     storage::{Storage, StorageReader},
+    storage_copy::is_loss,
     traced::{operation, tag},
     tree::{Found, merge, resolve},
     verify::verify,
@@ -104,11 +105,35 @@ impl Reading {
     /// # Errors
     /// When there is no such storage or packet, or the index cannot be read.
     pub async fn packet(&self, id: StorageId, number: u64) -> Result<PacketInfo, StorageError> {
-        let storage = self.registry.find(id)?;
-        self.trees.load(&storage).await?;
-        self.blocking
-            .run(Cause::Query, move || find_packet(&storage, number))
+        self.with_index(id, move |storage| find_packet(storage, number))
             .await
+    }
+
+    /// Reads with the index of a storage; once more if the index had to be rebuilt meanwhile.
+    async fn with_index<T: Send + 'static>(
+        &self,
+        id: StorageId,
+        read: impl Fn(&Storage) -> Result<T, StorageError> + Clone + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let storage = self.registry.find(id)?;
+        let once = || async {
+            self.trees.load(&storage).await?;
+            let (storage, read) = (Arc::clone(&storage), read.clone());
+            let read = move || read(&storage);
+            self.blocking.run(Cause::Query, read).await
+        };
+        match once().await {
+            Err(_) if TreeLoader::lacks_part(&storage) => once().await,
+            done => done,
+        }
+    }
+
+    /// Whether a part of the index of a finalized storage turned out to be damaged: the next read
+    /// rebuilds the index.
+    #[must_use]
+    pub fn lacks_index(&self, id: StorageId) -> bool {
+        let storage = self.registry.find(id);
+        storage.is_ok_and(|storage| TreeLoader::lacks_part(&storage))
     }
 
     /// The bytes of a packet as the agent sent them, checked.
@@ -116,14 +141,11 @@ impl Reading {
     /// # Errors
     /// When there is no such storage or packet, or its bytes cannot be read or are damaged.
     pub async fn read_packet(&self, id: StorageId, number: u64) -> Result<Bytes, StorageError> {
-        let storage = self.registry.find(id)?;
-        self.trees.load(&storage).await?;
-        self.blocking
-            .run(Cause::Query, move || {
-                let packet = find_packet(&storage, number)?;
-                read_payload(&storage, &packet)
-            })
-            .await
+        self.with_index(id, move |storage| {
+            let packet = find_packet(storage, number)?;
+            read_payload(storage, &packet)
+        })
+        .await
     }
 
     /// The bytes of a packet from [`Self::packet`] or [`Self::descriptors`].
@@ -150,32 +172,29 @@ impl Reading {
         id: StorageId,
         selection: Selection,
     ) -> Result<Page<PacketInfo>, StorageError> {
-        let storage = self.registry.find(id)?;
-        self.trees.load(&storage).await?;
-        self.blocking
-            .run(Cause::Query, move || {
-                let runs = storage
-                    .tree
-                    .read()
-                    .as_ref()
-                    .map(|tree| tree.select(&selection));
-                let found = merge(
-                    runs.unwrap_or_default(),
-                    &selection,
-                    &StorageReader(&storage),
-                )?;
-                let is_full = found.len() >= selection.limit;
-                let next = found
-                    .last()
-                    .filter(|_| is_full)
-                    .map(|found| found.entry.number);
-                let items = found.into_iter().map(|found| packet_info(&storage, found));
-                Ok(Page {
-                    items: items.collect::<Result<_, _>>()?,
-                    next,
-                })
+        self.with_index(id, move |storage| {
+            let runs = storage
+                .tree
+                .read()
+                .as_ref()
+                .map(|tree| tree.select(&selection));
+            let found = merge(
+                runs.unwrap_or_default(),
+                &selection,
+                &StorageReader(storage),
+            )?;
+            let is_full = found.len() >= selection.limit;
+            let next = found
+                .last()
+                .filter(|_| is_full)
+                .map(|found| found.entry.number);
+            let items = found.into_iter().map(|found| packet_info(storage, found));
+            Ok(Page {
+                items: items.collect::<Result<_, _>>()?,
+                next,
             })
-            .await
+        })
+        .await
     }
 
     /// The files of a storage.
@@ -295,11 +314,21 @@ impl Reading {
         let storage = self.registry.find(id)?;
         progress.begin(0);
         storage.watch(&progress);
-        if !storage.is_unreadable() {
-            self.trees.load(&storage).await?;
-        }
+        let loaded = if storage.is_unreadable() {
+            Ok(())
+        } else {
+            self.trees.load(&storage).await
+        };
+        let unindexed = match loaded {
+            Ok(()) => None,
+            // Its files can be verified without an index.
+            Err(error) if is_loss(&error) => Some(error),
+            Err(error) => return Err(error),
+        };
         self.blocking
-            .run(Cause::Verify, move || verify(&storage, &progress))
+            .run(Cause::Verify, move || {
+                verify(&storage, &progress, unindexed)
+            })
             .await
     }
 }

@@ -179,6 +179,7 @@ impl Recoveries {
             let scan = Scan {
                 progress: Arc::clone(progress),
                 threads: Arc::clone(&self.threads),
+                is_strict: true,
             };
             let (folder, id) = (storage.folder.clone(), storage.id);
             let torn_bytes_max = self.services.config.in_flight_bytes_max;

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use io_trace::{Cause, Scope};
 use parking_lot::Mutex;
 use storage_format::{
-    StorageId,
+    FormatError, FormatErrorKind, StorageId,
     paths::{FileName, FileRole},
-    storage_file::{FileEntry, StorageFile},
+    storage_file::{FileEntry, StorageFile, StorageState, Totals},
 };
 
 use super::{blocking::Blocking, folders::remove_leftovers, registry::Registry};
@@ -48,14 +48,18 @@ impl TreeLoader {
         }
     }
 
-    /// Loads the tree of a storage unless it is in memory.
+    /// Loads the tree of a storage unless it is in memory. An index of which a part turned out to
+    /// be damaged is rebuilt.
     pub(super) async fn load(&self, storage: &Arc<Storage>) -> Result<(), StorageError> {
-        if storage.tree.read().is_some() {
+        if storage.tree.read().is_some() && !Self::lacks_part(storage) {
             return Ok(());
         }
         storage.check_readable()?;
         let _loading = storage.loading.lock().await;
         if storage.tree.read().is_some() {
+            if Self::lacks_part(storage) {
+                self.replace_lost_parts(storage).await;
+            }
             return Ok(());
         }
         let file = storage.info();
@@ -80,6 +84,30 @@ impl TreeLoader {
         *storage.tree.write() = Some(tree);
         self.forget_oldest_tree(id);
         Ok(())
+    }
+
+    /// Whether a reader found a part of the index of a finalized storage damaged or gone. That of
+    /// an open storage is rebuilt by the next start.
+    pub(super) fn lacks_part(storage: &Storage) -> bool {
+        let tree = storage.tree.read();
+        let has_lost_part = tree.as_ref().is_some_and(IndexTree::has_lost_part);
+        has_lost_part && storage.state() == StorageState::Finalized
+    }
+
+    /// Rebuilds the index of a finalized storage. If that is impossible, what is left of it is used
+    /// on, and the next reader that misses something tries again.
+    async fn replace_lost_parts(&self, storage: &Arc<Storage>) {
+        tracing::error!(storage = %storage.id, "an index part is damaged; rebuilding the index");
+        let scope = Scope::within(self.blocking.tracer(), Cause::Recovery);
+        match scope.around(self.rebuild_index(storage)).await {
+            Ok(tree) => *storage.tree.write() = Some(tree),
+            Err(error) => {
+                tracing::error!(%error, storage = %storage.id, "the index cannot be rebuilt");
+                if let Some(tree) = &*storage.tree.read() {
+                    tree.parts().iter().for_each(|part| part.forget_loss());
+                }
+            }
+        }
     }
 
     fn forget_oldest_tree(&self, newest: StorageId) {
@@ -112,6 +140,7 @@ impl TreeLoader {
             return Err(damage);
         }
         let mut tree = recovered.tree;
+        check_rebuilt(&storage.info(), &tree)?;
         let mut written = None;
         if let Some(sealed) = tree.seal(now_ns()) {
             let header = sealed.header();
@@ -148,4 +177,33 @@ impl TreeLoader {
         remove_leftovers(recovered.leftovers).await;
         Ok(tree)
     }
+}
+
+/// Refuses an index that lacks packets of a finalized storage: nobody could find them again.
+fn check_rebuilt(file: &StorageFile, tree: &IndexTree) -> Result<(), StorageError> {
+    let data = file
+        .files
+        .iter()
+        .filter(|entry| entry.role == FileRole::Data);
+    let incomplete = data.filter_map(|entry| {
+        let Ok(FileName::Data(id)) = entry.name.parse() else {
+            return None;
+        };
+        let found = tree.files().get(&id).map_or(0, |tail| tail.length);
+        (found != entry.length).then(|| (entry.name.clone(), found, entry.length))
+    });
+    let totals = |totals: &Totals| (totals.packets, totals.raw_bytes, totals.stored_bytes);
+    let (found, needed) = (totals(&tree.totals()), totals(&file.totals));
+    let lacks = (found != needed).then(|| {
+        let name = FileName::Storage(file.id).to_string();
+        (name, found.0, needed.0)
+    });
+    let Some((name, available, needed)) = incomplete.chain(lacks).next() else {
+        return Ok(());
+    };
+    Err(StorageError::damaged(name)(FormatError {
+        what: "what its index can be rebuilt from",
+        offset: available.min(needed),
+        kind: FormatErrorKind::Truncated { needed, available },
+    }))
 }

@@ -103,7 +103,7 @@ impl Recovered {
             let header = LogScanner::header(&file.path, storage, **id).map_err(fault)?;
             let header = header.map_err(StorageError::damaged(&file.path))?;
             let scanner = LogScanner::of_file(&file.path, &header, u64::MAX);
-            let mut scanner = scanner.map_err(fault)?;
+            let mut scanner = scanner.map_err(fault)?.strict(scan.is_strict);
             let mut segments: Vec<FoundSegment> = Vec::new();
             loop {
                 match scanner.next_segment() {

@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use storage_format::{
@@ -15,7 +14,7 @@ use storage_format::{
 
 use super::{DataFile, Recovered, Scan, repairs::limit_of};
 use crate::{
-    Progress, StorageError,
+    StorageError,
     io_thread::{LogEnd, Tail},
     log_scan::{FoundBatch, FoundSegment, LogScanner},
     scan::{ScanError, WINDOW_BYTES, Window},
@@ -58,7 +57,7 @@ impl Recovered {
             let end = file.limit.unwrap_or(u64::MAX).min(file.length);
             scan.expect(end.saturating_sub(covered));
         }
-        let found = scan.all(&chain, |file| file.scan(&scan.progress));
+        let found = scan.all(&chain, |file| file.scan(scan));
         let mut end = LogEnd::default();
         if let Some(position) = self.tree.position() {
             let tail = self.tree.files().get(&position.file).copied();
@@ -330,7 +329,7 @@ impl ChainedFile {
     fn scan_arranged(
         &self,
         replaced: &ReplacedFile,
-        progress: &Arc<Progress>,
+        scan: &Scan,
     ) -> Result<FoundFile, StorageError> {
         let fault = |error| StorageError::io("read", &self.path)(error);
         let end = LogPosition {
@@ -340,7 +339,8 @@ impl ChainedFile {
             chain: replaced.chain,
         };
         let scanner = LogScanner::of_file(&self.path, &self.header, replaced.arranged_length);
-        let mut scanner = scanner.map_err(fault)?.watched(progress);
+        let scanner = scanner.map_err(fault)?.watched(&scan.progress);
+        let mut scanner = scanner.strict(scan.is_strict);
         let mut segments = Vec::new();
         let stopped = loop {
             match scanner.next_segment() {
@@ -376,9 +376,9 @@ impl ChainedFile {
         })
     }
 
-    fn scan(&self, progress: &Arc<Progress>) -> Result<FoundFile, StorageError> {
+    fn scan(&self, scan: &Scan) -> Result<FoundFile, StorageError> {
         if let Some(replaced) = &self.header.replaces {
-            return self.scan_arranged(replaced, progress);
+            return self.scan_arranged(replaced, scan);
         }
         let fault = |error| StorageError::io("read", &self.path)(error);
         let limit = self.limit.unwrap_or(u64::MAX);
@@ -388,7 +388,8 @@ impl ChainedFile {
             }
             None => LogScanner::of_file(&self.path, &self.header, limit),
         };
-        let mut scanner = scanner.map_err(fault)?.watched(progress);
+        let scanner = scanner.map_err(fault)?.watched(&scan.progress);
+        let mut scanner = scanner.strict(scan.is_strict);
         let mut batches = Vec::new();
         let stopped = loop {
             match scanner.next() {

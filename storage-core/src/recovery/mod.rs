@@ -177,7 +177,12 @@ pub(crate) fn rebuild(
     storage: StorageId,
     names: &[String],
 ) -> Result<Recovered, StorageError> {
-    let scan = Scan::alone();
+    // A packet with a damaged payload stays in the index: reading it finds the damage again, and
+    // what is behind it is intact.
+    let scan = Scan {
+        is_strict: false,
+        ..Scan::alone()
+    };
     let mut listing = Listing::of(folder)?;
     listing.retain_listed(names);
     let (replacements, leftovers) = listing.take_replaced(names);
@@ -190,17 +195,18 @@ pub(crate) fn rebuild(
         repairs: RepairFile::new(storage),
         replacements,
     };
+    let lengths: Vec<_> = (listing.data.iter())
+        .map(|(&file, data)| (file, data.length))
+        .collect();
     if listing.data.values().any(|file| file.is_arranged) {
         recovered.add_arranged(storage, &listing, &scan)?;
         recovered.leftovers = listing.parts;
     } else {
-        let lengths: Vec<_> = (listing.data.iter())
-            .map(|(&file, data)| (file, data.length))
-            .collect();
         recovered.add_files(storage, listing, 0, &scan)?;
-        for (file, length) in lengths {
-            recovered.check_complete(file, length);
-        }
+    }
+    // A file with a damaged header is not even known to be arranged.
+    for (file, length) in lengths {
+        recovered.check_complete(file, length);
     }
     Ok(recovered)
 }

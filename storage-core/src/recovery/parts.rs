@@ -16,7 +16,10 @@ impl Recovered {
     pub(super) fn add_parts(&mut self, storage: StorageId, paths: Vec<PathBuf>) {
         let mut parts = Vec::with_capacity(paths.len());
         for path in paths {
-            match IndexPart::open(&path, storage) {
+            // A damaged block would be an error of each of its readers.
+            let opened = IndexPart::open(&path, storage).map(Arc::new);
+            let checked = opened.and_then(|part| part.check_blocks().map(|()| part));
+            match checked {
                 Ok(part) if is_void(&self.repairs, &part) => self.leftovers.push(path),
                 Ok(part) if self.replacements.are_gone(&part.footer) => self.leftovers.push(path),
                 Ok(part) => parts.push(part),
@@ -32,14 +35,14 @@ impl Recovered {
         }
         let mut next = 0;
         loop {
-            let ordinals: Vec<_> = parts.iter().map(IndexPart::ordinals).collect();
+            let ordinals: Vec<_> = parts.iter().map(|part| part.ordinals()).collect();
             let Some(at) = first_of_chain(&ordinals, next) else {
                 break;
             };
             let part = parts.swap_remove(at);
             if self.tree.is_followed_by(&part) {
                 next = part.header.ordinal.saturating_add(1);
-                self.tree.add_part(&Arc::new(part));
+                self.tree.add_part(&part);
             } else {
                 self.is_rebuilt = true;
                 self.leftovers.push(part.path.clone());

@@ -54,6 +54,8 @@ pub(crate) struct Scan {
     /// Bytes that are scanned and to be scanned; cancels the scans.
     pub(crate) progress: Arc<Progress>,
     pub(crate) threads: Arc<ScanThreads>,
+    /// Whether the damaged payload of a packet ends the scan of its file.
+    pub(crate) is_strict: bool,
 }
 
 impl Scan {
@@ -62,6 +64,7 @@ impl Scan {
         Self {
             progress: Arc::default(),
             threads: Arc::new(ScanThreads::new(SCAN_THREAD_COUNT_MAX)),
+            is_strict: true,
         }
     }
 
@@ -111,6 +114,7 @@ mod tests {
         let threads = Arc::new(ScanThreads::new(2));
         let (running, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let scan = || Scan {
+            is_strict: true,
             progress: Arc::default(),
             threads: Arc::clone(&threads),
         };

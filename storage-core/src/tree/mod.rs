@@ -208,6 +208,11 @@ impl IndexTree {
         &self.parts
     }
 
+    /// Whether an index part is damaged or gone, as far as its blocks were read.
+    pub(crate) fn has_lost_part(&self) -> bool {
+        self.parts.iter().any(|part| part.is_lost())
+    }
+
     /// Announces that `packets` of a leaf are in flight.
     pub(crate) fn announce(&mut self, leaf: LeafId, packets: usize) {
         if let Some(leaf) = self.leaves.get_mut(&leaf) {

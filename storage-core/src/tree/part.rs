@@ -17,7 +17,7 @@ use storage_format::{
     },
 };
 
-use crate::{StorageError, read::ReadFile};
+use crate::{StorageError, read::ReadFile, storage_copy::is_loss};
 
 /// The block of one leaf in an index part, by its record in the footer.
 #[derive(Debug, Clone)]
@@ -57,11 +57,18 @@ impl PartBlock {
         let (path, entry) = (&self.part.path, self.entry());
         let range = entry.block_range();
         let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
-        let bytes = crate::read::read_at(path, range.start, length);
-        let bytes = bytes.map_err(StorageError::io("read", path))?;
-        let checked = entry.check_block(&bytes);
-        checked.map_err(StorageError::damaged(path))?;
-        Ok(bytes)
+        let read = || {
+            let bytes = crate::read::read_at(path, range.start, length);
+            let bytes = bytes.map_err(StorageError::io("read", path))?;
+            let checked = entry.check_block(&bytes);
+            checked.map_err(StorageError::damaged(path))?;
+            Ok(bytes)
+        };
+        read().inspect_err(|error| {
+            if is_loss(error) {
+                self.part.is_lost.store(true, Ordering::Relaxed);
+            }
+        })
     }
 
     /// Its bytes as they are added to another part.
@@ -85,6 +92,8 @@ pub(crate) struct IndexPart {
     pub(super) cache_key: u64,
     /// Whether the storage has other parts now: the last reader removes the file.
     is_replaced: AtomicBool,
+    /// Whether a block could not be read as it was written.
+    is_lost: AtomicBool,
 }
 
 impl Drop for IndexPart {
@@ -113,6 +122,7 @@ impl IndexPart {
             bases: Arc::new(bases),
             cache_key,
             is_replaced: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
         }
     }
 
@@ -159,6 +169,32 @@ impl IndexPart {
         )?;
         let bases = TimeBases::decode(&bytes, at.start).map_err(damaged)?;
         Ok(Self::written(path.to_owned(), header, footer, bases))
+    }
+
+    /// Reads and checks every block.
+    pub(crate) fn check_blocks(&self) -> Result<(), StorageError> {
+        let path = &self.path;
+        let file = ReadFile::open(path).map_err(StorageError::io("open", path))?;
+        for entry in &self.footer.leaves {
+            let range = entry.block_range();
+            let length = range.end.saturating_sub(range.start);
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            let bytes = file.read(range.start, length);
+            let bytes = bytes.map_err(StorageError::io("read", path))?;
+            let checked = entry.check_block(&bytes);
+            checked.map_err(StorageError::damaged(path))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a block could not be read as it was written.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Forgets that a block could not be read; the next read finds it again.
+    pub(crate) fn forget_loss(&self) {
+        self.is_lost.store(false, Ordering::Relaxed);
     }
 
     /// Lets the last reader remove the file.
