@@ -102,11 +102,16 @@ impl Registry {
     /// must not prevent the server from starting.
     pub(crate) async fn load(&self) -> Result<Vec<Arc<Recording>>, RecordingError> {
         let documents = self.engine.documents();
-        let Some(text) = documents.read(RECORDINGS_FILE).await? else {
-            return Ok(Vec::new());
+        let text = match documents.read(RECORDINGS_FILE).await {
+            Ok(None) => return Ok(Vec::new()),
+            Ok(Some(text)) => Ok(text),
+            Err(StorageError::Damaged { source, .. }) => Err(source.to_string()),
+            Err(error) => return Err(error.into()),
         };
         let invalid = |problem: String| ConfigError::new(RECORDINGS_FILE, problem);
-        let file: RecordingsFile = match serde_json::from_slice(&text) {
+        let parse =
+            |text: Vec<u8>| serde_json::from_slice(&text).map_err(|error| error.to_string());
+        let file: RecordingsFile = match text.and_then(parse) {
             Ok(file) => file,
             Err(error) => {
                 let path = documents.set_aside(RECORDINGS_FILE).await?;

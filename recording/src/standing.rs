@@ -174,11 +174,14 @@ fn end(recording: &Recording) {
 /// Reads the list of storages. A damaged list is set aside, and is empty.
 async fn read_storages(engine: &Engine) -> Result<Vec<StorageId>, StorageError> {
     let documents = engine.documents();
-    let Some(text) = documents.read(STANDING_FILE).await? else {
-        return Ok(Vec::new());
+    let text = match documents.read(STANDING_FILE).await {
+        Ok(None) => return Ok(Vec::new()),
+        Ok(Some(text)) => Some(text),
+        Err(StorageError::Damaged { .. }) => None,
+        Err(error) => return Err(error),
     };
-    match serde_json::from_slice::<StandingFile>(&text) {
-        Ok(file) if file.version == STANDING_VERSION => Ok(file.storages),
+    match text.map(|text| serde_json::from_slice::<StandingFile>(&text)) {
+        Some(Ok(file)) if file.version == STANDING_VERSION => Ok(file.storages),
         _ => {
             let path = documents.set_aside(STANDING_FILE).await?;
             tracing::error!(

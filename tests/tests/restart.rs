@@ -197,10 +197,16 @@ fn a_damaged_list_of_recordings_does_not_stop_the_server() {
     server.restart();
     assert_eq!(server.api().state(&id), "OPEN");
     assert!(server.log().contains("was set aside"), "{}", server.log());
+    // The list of before is written with a checksum.
+    let text = "{\"version\":1,\"recordings\":[]}\n# crc32c 00000000\n";
+    server.kill();
+    fs::write(&list, text).unwrap();
+    server.restart();
+    assert_eq!(server.api().state(&id), "OPEN");
     let names: Vec<String> = fs::read_dir(server.data())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.starts_with("recordings.json.damaged-"))
         .collect();
-    assert_eq!(names.len(), 1, "{names:?}");
+    assert_eq!(names.len(), 2, "{names:?}");
 }

@@ -53,7 +53,16 @@ pub enum TokensError {
     NoRandomness(#[from] NoRandomness),
     /// The document cannot be read or written.
     #[error(transparent)]
-    Storage(#[from] StorageError),
+    Storage(StorageError),
+}
+
+impl From<StorageError> for TokensError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Damaged { source, .. } => Self::Damaged(source.to_string()),
+            error => Self::Storage(error),
+        }
+    }
 }
 
 /// The document.

@@ -351,6 +351,24 @@ async fn damaged_tokens_are_no_open_door() {
         let access = Access::load(engine.documents(), &AccessConfig::default()).await;
         assert!(access.is_err(), "{damage:?}");
     }
+    std::fs::remove_file(folder.path().join("tokens.json")).unwrap();
+    let access = Access::load(engine.documents(), &AccessConfig::default()).await;
+    let access = access.unwrap();
+    access.create(new(Role::Operator, false)).await.unwrap();
+    let path = folder.path().join("tokens.json");
+    let written = std::fs::read(&path).unwrap();
+    for at in 0..written.len() {
+        let mut damaged = written.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, damaged).unwrap();
+        let access = Access::load(engine.documents(), &AccessConfig::default()).await;
+        assert!(access.is_err(), "byte {at}");
+    }
+    // As an earlier version wrote it.
+    let text = written.split(|byte| *byte == b'#').next().unwrap();
+    std::fs::write(&path, text).unwrap();
+    let access = Access::load(engine.documents(), &AccessConfig::default()).await;
+    assert!(access.unwrap().is_closed());
     engine.shutdown().await.unwrap();
 }
 
