@@ -33,6 +33,7 @@ impl Recorder {
             // The sender tries again.
             Err(RecordingError::Storage(
                 error @ (StorageError::DiskLow { .. }
+                | StorageError::FilesLow { .. }
                 | StorageError::DiskFull { .. }
                 | StorageError::Stopping),
             )) => Err(error.into()),

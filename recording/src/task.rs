@@ -443,7 +443,9 @@ impl Running {
     fn note_failure(&mut self, error: &StorageError) {
         match error {
             StorageError::Busy { .. } | StorageError::EarlierRefused | StorageError::Stopping => {}
-            StorageError::DiskLow { .. } => self.suspend(Suspension::DiskLow),
+            StorageError::DiskLow { .. } | StorageError::FilesLow { .. } => {
+                self.suspend(Suspension::DiskLow);
+            }
             StorageError::DiskFull { path } => {
                 let now = storage_core::clock::now_ns();
                 self.suspend(Suspension::DiskFull(path.clone(), now));
@@ -481,7 +483,9 @@ impl Running {
 fn is_disk(error: &StorageError) -> bool {
     matches!(
         error,
-        StorageError::DiskLow { .. } | StorageError::DiskFull { .. }
+        StorageError::DiskLow { .. }
+            | StorageError::FilesLow { .. }
+            | StorageError::DiskFull { .. }
     )
 }
 

@@ -43,9 +43,9 @@ impl From<StorageError> for Problem {
             | StorageError::ShareUsed { .. }
             | StorageError::EarlierRefused
             | StorageError::Exhausted { .. } => problem.retry_after(RETRY_SECONDS),
-            StorageError::DiskLow { .. } | StorageError::DiskFull { .. } => {
-                problem.retry_after(RETRY_DISK_SECONDS)
-            }
+            StorageError::DiskLow { .. }
+            | StorageError::FilesLow { .. }
+            | StorageError::DiskFull { .. } => problem.retry_after(RETRY_DISK_SECONDS),
             StorageError::Recovering {
                 bytes_scanned,
                 bytes_total,
