@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 use harness::spans::send_spans;
 use harness::{Server, Settings, run_tracehold, small_traces, tables_python};
 use serde_json::{Map, Value, json};
+use tempfile::TempDir;
 
 use crate::queries::{push, run};
 use crate::recording::{record_now, saver, span, stop};
@@ -33,9 +34,9 @@ fn lines(source: &[&str], more: &[&str]) -> Vec<Row> {
     lines.collect::<Result<_, _>>().unwrap()
 }
 
-struct Tables<'p> {
-    python: &'p Path,
-    folder: &'p Path,
+struct Tables {
+    python: PathBuf,
+    folder: TempDir,
 }
 
 /// What readers find in a table.
@@ -45,17 +46,25 @@ struct Found {
     rows: Vec<Row>,
 }
 
-impl Tables<'_> {
+impl Tables {
+    /// Without the readers, the reason is printed.
+    fn new() -> Option<Self> {
+        Some(Self {
+            python: tables_python()?,
+            folder: tempfile::tempdir().unwrap(),
+        })
+    }
+
     fn read(&self, format: &str, source: &[&str], more: &[&str]) -> Found {
         let words = [&["query"], source, more, &["--format", format]].concat();
         let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
         let output = run_tracehold(&words);
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code().unwrap() <= 1, "{words:?}: {errors}");
-        let path = self.folder.join(format!("table.{format}"));
+        let path = self.folder.path().join(format!("table.{format}"));
         fs::write(&path, output.stdout).unwrap();
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/data/table_rows.py");
-        let mut reader = Command::new(self.python);
+        let mut reader = Command::new(&self.python);
         let output = reader.args([script, format]).arg(path).output().unwrap();
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{words:?}: {errors}");
@@ -182,15 +191,8 @@ fn check_default_row(row: &Row, line: &Row, kind: &str) {
 
 #[test]
 fn tables_of_all_kinds_have_one_schema_and_the_values_of_json_lines() {
-    let Some(python) = tables_python() else {
-        return;
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let tables = Tables {
-        python: &python,
-        folder: folder.path(),
-    };
-    let server = Server::start(&folder.path().join("data"), &Settings::default());
+    let Some(tables) = Tables::new() else { return };
+    let server = Server::start(&tables.folder.path().join("data"), &Settings::default());
     let url = server.url();
     let mut api = server.api();
     api.done("POST", "/io-trace/start", None);
@@ -225,14 +227,7 @@ fn tables_of_all_kinds_have_one_schema_and_the_values_of_json_lines() {
 
 #[test]
 fn tables_of_groups_have_types_that_do_not_follow_their_values() {
-    let Some(python) = tables_python() else {
-        return;
-    };
-    let folder = tempfile::tempdir().unwrap();
-    let tables = Tables {
-        python: &python,
-        folder: folder.path(),
-    };
+    let Some(tables) = Tables::new() else { return };
     let words = [
         "--every",
         "1s",

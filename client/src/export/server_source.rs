@@ -94,9 +94,7 @@ impl PacketSource for ServerSource {
             Ok(())
         };
         let (agent, stream) = (options.agent.as_deref(), options.stream.as_deref());
-        let listed = self
-            .client
-            .each_descriptor_with_provenance(id, agent, stream, add);
+        let listed = self.client.each_descriptor(id, (agent, stream), true, add);
         self.runtime.block_on(listed)?;
         Ok(found.into_values().map(ExportStream::sorted).collect())
     }

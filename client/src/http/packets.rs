@@ -275,35 +275,19 @@ impl Client {
     }
 
     /// Calls `each` with the descriptor of every packet of a storage, optionally of one agent or
-    /// stream.
+    /// stream, and optionally with its provenance, if it is known.
     pub async fn each_descriptor(
         &self,
         storage: Uuid,
-        agent: Option<&str>,
-        stream: Option<&str>,
+        (agent, stream): (Option<&str>, Option<&str>),
+        with_provenance: bool,
         each: impl FnMut(PacketInfo) -> Result<(), ClientError>,
     ) -> Result<(), ClientError> {
         let id = storage.to_string();
-        let filter = [("agent", agent), ("stream", stream)];
-        self.each_item(&["storages", &id, "descriptors"], &filter, each)
-            .await
-    }
-
-    /// As [`Self::each_descriptor`], with the provenance of each packet, if it is known.
-    pub async fn each_descriptor_with_provenance(
-        &self,
-        storage: Uuid,
-        agent: Option<&str>,
-        stream: Option<&str>,
-        each: impl FnMut(PacketInfo) -> Result<(), ClientError>,
-    ) -> Result<(), ClientError> {
-        let id = storage.to_string();
-        let filter = [
-            ("agent", agent),
-            ("stream", stream),
-            ("provenance", Some("true")),
-            ("limit", Some("1000")),
-        ];
+        let mut filter = vec![("agent", agent), ("stream", stream)];
+        if with_provenance {
+            filter.extend([("provenance", Some("true")), ("limit", Some("1000"))]);
+        }
         self.each_item(&["storages", &id, "descriptors"], &filter, each)
             .await
     }

@@ -47,7 +47,9 @@ impl StoredPackets {
                 found.extend(kind_of(&packet).is_some().then_some(packet));
                 Ok(())
             };
-            client.each_descriptor(storage, agent, stream, add).await?;
+            client
+                .each_descriptor(storage, (agent, stream), false, add)
+                .await?;
             Ok::<Uuid, CommandError>(storage)
         })?;
         found.sort_by(|a, b| place(a).cmp(&place(b)));

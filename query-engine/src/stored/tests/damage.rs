@@ -1,0 +1,115 @@
+//! Damaged frames and indexes are reported.
+
+use super::*;
+
+/// The events that a count of a leaf with damaged bytes finds, and the reasons for what it lacks.
+fn count_damaged(leaf: &Leaf, bytes: Vec<u8>, order: &str) -> (u64, Vec<String>) {
+    let damaged = Arc::new(Memory {
+        bytes,
+        ..Memory::default()
+    });
+    let set = StorageSet::open(vec![stored(leaf, &damaged, None)], None).unwrap();
+    let mut request = Request::default();
+    if !order.is_empty() {
+        request.order.keys = OrderKey::parse_list(order).unwrap();
+    }
+    let sources = set.sources(&request, &request.order.fields()).unwrap();
+    let mut rows = 0;
+    let (columns, limits) = (Columns::All, Limits::default());
+    let mut format = Ndjson::default();
+    let report = write_rows(
+        &sources,
+        &request,
+        &columns,
+        &mut format,
+        limits,
+        &mut |row| {
+            rows += row.iter().filter(|byte| **byte == b'\n').count() as u64;
+            Ok(())
+        },
+    );
+    let report = report.unwrap();
+    let strict = Request {
+        strict: true,
+        ..request
+    };
+    let refused = count(&sources, &strict, limits);
+    assert_eq!(refused.is_err(), !report.is_complete());
+    let reasons = report.skipped_reasons().map(str::to_owned);
+    (rows, reasons.collect())
+}
+
+#[test]
+fn damaged_frames_are_skipped_and_reported_with_their_offset() {
+    let line = |n: usize| {
+        format!(
+            "{{\"id\":{n},\"name\":\"r\",\"cat\":\"c\",\"pid\":1,\"tid\":1,\"ts\":{n},\"dur\":1,\
+             \"ph\":\"X\"}}\n"
+        )
+    };
+    let packets: Vec<Vec<u8>> = (0..5).map(|n| line(n).into_bytes()).collect();
+    for codec in [Codec::None, Codec::Zstd] {
+        let (leaf, bytes, ends) = leaf_of(1, &packets, codec);
+        let begins = [512, ends[0], ends[1], ends[2], ends[3]];
+        let at = |offset: u64| usize::try_from(offset).unwrap();
+        for order in ["", "ts", "ts desc"] {
+            let check = |damaged: Vec<u8>, rows: u64, places: &[u64]| {
+                let (found, reasons) = count_damaged(&leaf, damaged, order);
+                assert_eq!((found, reasons.len()), (rows, places.len()), "{reasons:?}");
+                for (reason, place) in reasons.iter().zip(places) {
+                    assert!(reason.contains(&place.to_string()), "{place}: {reason}");
+                }
+            };
+            check(bytes.clone(), 5, &[]);
+            for (number, begin) in begins.iter().enumerate() {
+                let mut damaged = bytes.clone();
+                damaged[at(*begin) + 88 + 20] ^= 0x10;
+                check(damaged, 4, &[begin + 88]);
+                let mut damaged = bytes.clone();
+                damaged[at(*begin) + 30] ^= 0x10;
+                check(damaged, 4, &[begin + 84]);
+                let mut damaged = bytes.clone();
+                damaged[at(*begin)..at(ends[number])].fill(0);
+                check(damaged, 4, &[*begin]);
+            }
+            let mut damaged = bytes.clone();
+            damaged[at(begins[1]) + 3] ^= 1;
+            damaged[at(begins[2]) + 3] ^= 1;
+            damaged[at(begins[4]) + 90] ^= 1;
+            check(damaged, 2, &[begins[1], begins[4] + 88]);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_index_is_reported_and_does_not_change_the_result() {
+    let (leaf, data, indexed) = rare();
+    let (sidecar, length) = indexed.sidecar.clone().unwrap();
+    let bytes = sidecar.fetch_one(0..length).unwrap();
+    let request = Request {
+        query: Some(Query::parse("name == 'rare' and ret == 123").unwrap()),
+        ..Request::default()
+    };
+    let expected = answers(vec![indexed], &request).0;
+    assert!(expected.len() > 20);
+    let (mut refused, mut gone_past) = (0, 0);
+    for place in (0..bytes.len()).step_by((bytes.len() / 60).max(1)) {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 0x04;
+        let (found, report) = answers(vec![stored(&leaf, &data, Some(damaged))], &request);
+        assert_eq!(found, expected, "byte {place}");
+        refused += usize::from(report.indexed == 0);
+        gone_past += usize::from(!report.damaged.is_empty());
+    }
+    assert!(
+        refused > 0 && gone_past > 0,
+        "{refused} refused, {gone_past} gone past"
+    );
+    // Cut after it was opened.
+    let set = StorageSet::open(vec![stored(&leaf, &data, Some(bytes))], None).unwrap();
+    let ranges = set.candidates(&request).unwrap();
+    assert_eq!(
+        ranges.iter().map(|leaf| leaf.ranges.len()).sum::<usize>(),
+        1
+    );
+}
