@@ -13,6 +13,9 @@ use crate::skipped::{REASONS_MAX, Unreadable};
 use crate::source::{Counters, Scratch, Task};
 use crate::{Limits, ReadError, Report, Request};
 
+/// After how many events of a task those who wait are told.
+const EVENTS_SHOWN: u64 = 1 << 12;
+
 /// A task of a plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaskRef<'p> {
@@ -93,7 +96,10 @@ pub(crate) fn read<W: Worker + Send>(
             && let Some(task) = tasks.get(next.fetch_add(1, Ordering::Relaxed))
         {
             match reader.read(*task, &mut worker) {
-                Ok(cost) => counters += cost,
+                Ok(cost) => {
+                    counters += cost;
+                    request.progress.add_bytes(task.task.bytes);
+                }
                 Err(error) => {
                     stop.store(true, Ordering::Relaxed);
                     failure = Some(error);
@@ -110,6 +116,8 @@ pub(crate) fn read<W: Worker + Send>(
         reading.unreadable.append(&mut reader.unreadable);
         *first = first.take().or(failure);
     };
+    let bytes = tasks.iter().map(|task| task.task.bytes);
+    request.progress.expect_bytes(bytes.sum());
     let threads = limits.threads.clamp(1, tasks.len().max(1));
     std::thread::scope(|scope| {
         for _ in 1..threads {
@@ -235,9 +243,14 @@ impl Reader<'_, '_> {
         let computed = ComputedFields::new(&mut table);
         worker.begin(task);
         let (matched, stop, cancel) = (&mut self.matched, self.stop, &self.request.cancel);
+        let (progress, mut events) = (&self.request.progress, 0_u64);
         let mut each = |event: &dyn Event| {
             if cancel.is_cancelled() {
                 return ControlFlow::Break(());
+            }
+            events += 1;
+            if events.is_multiple_of(EVENTS_SHOWN) {
+                progress.add_events(EVENTS_SHOWN);
             }
             let passes = match &program {
                 Some(program) => program.matches(event),

@@ -39,6 +39,7 @@ mod open_sidecar;
 mod order;
 mod packet_files;
 mod plan;
+mod progress;
 mod request;
 mod rows;
 mod run;
@@ -67,6 +68,7 @@ pub use indexing::{
 };
 pub use listed_fields::{FIELDS_MAX, field_columns, list_fields};
 pub use packet_files::open_paths;
+pub use progress::Progress;
 pub use request::{Cancel, Limits, Report, Request, ResultOrder};
 pub use rows::write_rows;
 pub use sidecar_file::{identity, sidecar_path};

@@ -8,7 +8,7 @@ use query_language::{
 };
 
 use crate::source::{ChunkSource, Counters};
-use crate::{BareTimes, ReadError, Skipped};
+use crate::{BareTimes, Progress, ReadError, Skipped};
 
 /// A query of a set of sources.
 #[derive(Debug, Clone, Default)]
@@ -28,6 +28,8 @@ pub struct Request {
     pub order: ResultOrder,
     /// Cancels the query.
     pub cancel: Cancel,
+    /// How far the query has come.
+    pub progress: Progress,
 }
 
 /// The order of rows or groups, and which of them are in the result.

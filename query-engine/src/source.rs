@@ -6,7 +6,7 @@ use storage_format::StorageId;
 use trace_kinds::gzip::{Inflater, Scanner, TextBuffer};
 use trace_kinds::{Decoded, EachEvent};
 
-use crate::{Evidence, ReadError};
+use crate::{Evidence, Progress, ReadError};
 
 /// Something that can be read in chunks, independently of each other.
 ///
@@ -215,6 +215,8 @@ pub struct Scratch {
     pub text: TextBuffer,
     /// Decompresses complete files.
     pub scanner: Scanner,
+    /// Who shows how far indexing has come.
+    pub progress: Progress,
 }
 
 /// What reading cost and found.

@@ -113,7 +113,7 @@ fn attempt(
 ) -> Result<Attempt, ReadError> {
     let place = path.display().to_string();
     let failed = |error| ReadError::fetch(&*place, error);
-    let mut source = ChecksummedFile::open(path).map_err(failed)?;
+    let mut source = ChecksummedFile::open(path, &scratch.progress).map_err(failed)?;
     let local = LocalFile::open(path).map_err(failed)?;
     let len = local.file().metadata().map_err(failed)?.len();
     let head = head_of(&local, len, &mut scratch.scanner)?;

@@ -118,6 +118,11 @@ impl IndexFile {
             chunk_bytes: options.chunk_bytes.unwrap_or(PACKET_CHUNK_BYTES),
             fields: options.fields.clone(),
         };
-        update_packets(&self.path, input, &build, options.rebuild)
+        update_packets(
+            &self.path,
+            input,
+            &build,
+            (options.rebuild, &scratch.progress),
+        )
     }
 }

@@ -19,12 +19,12 @@ use super::chunker::Chunker;
 use super::leaf::LeafIndexOptions;
 use super::sidecar_writer::{ChecksummedFile, write_sidecar};
 use super::update::{Indexed, Update, summary};
-use crate::ReadError;
 use crate::packet_files::folder::{StreamPart, stream_parts};
 use crate::packet_files::packet_index::CompleteIndex;
 use crate::packet_files::rocksdb::PACKET_BYTES;
 use crate::packet_files::{InputFormat, WITHOUT_FOLDER, io_trace_packets};
 use crate::sidecar_file::refresh_stamp;
+use crate::{Progress, ReadError};
 
 /// What is known about a file of packets before it is indexed.
 pub(crate) struct PacketInput {
@@ -105,7 +105,7 @@ pub(crate) fn update_packets(
     path: &Path,
     input: &PacketInput,
     options: &LeafIndexOptions,
-    rebuild: bool,
+    (rebuild, progress): (bool, &Progress),
 ) -> Result<Indexed, ReadError> {
     let is_of_input = |old: &CompleteIndex| {
         old.facts.kind == input.kind
@@ -121,14 +121,14 @@ pub(crate) fn update_packets(
         CompleteIndex::read(path)
     };
     let Some(mut old) = old.filter(is_of_input) else {
-        return built(path, input, options);
+        return built(path, input, options, progress);
     };
     let config = options.config(input.kind);
     let moved = old.facts.stamp != input.stamp;
     old.facts.stamp = input.stamp;
     match config.work(old.index.config_hash(), &old.index.dimensions()) {
-        Work::Everything => built(path, input, options),
-        Work::Dimensions(missing) => extended(path, input, options, old, &missing),
+        Work::Everything => built(path, input, options, progress),
+        Work::Dimensions(missing) => extended(path, input, options, (old, &missing), progress),
         Work::Nothing => {
             if refresh_stamp(path, &mut old.index) || moved {
                 // Other files of the folder changed; the packets of this one did not.
@@ -148,9 +148,10 @@ fn built(
     path: &Path,
     input: &PacketInput,
     options: &LeafIndexOptions,
+    progress: &Progress,
 ) -> Result<Indexed, ReadError> {
     let config = options.config(input.kind);
-    let pass = pass(path, input, &config, options.chunk_bytes)?;
+    let pass = pass(path, input, &config, options.chunk_bytes, progress)?;
     let mut index = Index::new(&config);
     index.set_identity(pass.identity);
     let mut header = Vec::new();
@@ -185,11 +186,11 @@ fn extended(
     path: &Path,
     input: &PacketInput,
     options: &LeafIndexOptions,
-    old: CompleteIndex,
-    missing: &[FieldPath],
+    (old, missing): (CompleteIndex, &[FieldPath]),
+    progress: &Progress,
 ) -> Result<Indexed, ReadError> {
     let config = IndexConfig::new(missing.iter().map(FieldPath::as_str));
-    let pass = pass(path, input, &config, options.chunk_bytes)?;
+    let pass = pass(path, input, &config, options.chunk_bytes, progress)?;
     let range = |chunk: &Chunk| (chunk.offset, chunk.length);
     let new = pass.chunks.iter().map(|(chunk, _)| range(chunk));
     let mut index = old.index;
@@ -197,7 +198,7 @@ fn extended(
     let summaries: Vec<ChunkSummary> = pass.chunks.into_iter().map(|(_, new)| new).collect();
     if !same || index.extend(&config, &summaries).is_err() {
         // The chunks have other boundaries.
-        return built(path, input, options);
+        return built(path, input, options, progress);
     }
     index.attach(PacketFileFacts::NAME, old.facts.encode());
     let sidecar_bytes = write_sidecar(path, &index)?;
@@ -225,6 +226,7 @@ fn pass(
     input: &PacketInput,
     config: &IndexConfig,
     chunk_bytes: u64,
+    progress: &Progress,
 ) -> Result<Pass, ReadError> {
     let place = path.display().to_string();
     let failed = |error| ReadError::fetch(&*place, error);
@@ -239,7 +241,7 @@ fn pass(
             reason: "packets of its kind contain no events".to_owned(),
         });
     };
-    let mut source = ChecksummedFile::open(path).map_err(failed)?;
+    let mut source = ChecksummedFile::open(path, progress).map_err(failed)?;
     let read = match &input.packets {
         Packets::Known(packets) => walk(&mut source, packets, &mut chunker),
         Packets::Rocksdb => walk_rocksdb(&mut source, &mut chunker, &place),

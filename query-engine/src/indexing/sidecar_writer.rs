@@ -6,8 +6,8 @@ use std::path::Path;
 
 use chunk_index::{FileStamp, Identity, Index};
 
-use crate::ReadError;
 use crate::sidecar_file::{folder_of, modified, sidecar_path, stamp_at_rest};
+use crate::{Progress, ReadError};
 
 /// Writes the sidecar of `path` atomically: into a temporary file, which is then renamed.
 ///
@@ -99,11 +99,12 @@ pub(crate) struct ChecksummedFile {
     stamp: Option<FileStamp>,
     checksum: u32,
     len: u64,
+    progress: Progress,
 }
 
 impl ChecksummedFile {
     /// Opens `path`.
-    pub(crate) fn open(path: &Path) -> io::Result<ChecksummedFile> {
+    pub(crate) fn open(path: &Path, progress: &Progress) -> io::Result<ChecksummedFile> {
         let file = File::open(path)?;
         // Read first: a later write to the file makes its index stale.
         let metadata = file.metadata()?;
@@ -113,6 +114,7 @@ impl ChecksummedFile {
             file,
             checksum: 0,
             len: 0,
+            progress: progress.clone(),
         })
     }
 
@@ -133,6 +135,7 @@ impl Read for ChecksummedFile {
         let read = self.file.read(buffer)?;
         self.checksum = crc32c::crc32c_append(self.checksum, &buffer[..read]);
         self.len += read as u64;
+        self.progress.add_bytes(read as u64);
         Ok(read)
     }
 }

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use query_engine::{BareTimes, Cancel, GroupSpec, Request, ResultOrder};
+use query_engine::{BareTimes, Cancel, GroupSpec, Progress, Request, ResultOrder};
 use query_language::time::parse_duration;
 use query_language::{Aggregate, OrderKey, Query, check_fields, parse_fields};
 use recording::Instant;
@@ -209,6 +209,7 @@ impl QueryBody {
                 strict: self.strict,
                 order,
                 cancel: Cancel::default(),
+                progress: Progress::default(),
             },
             result,
             format,

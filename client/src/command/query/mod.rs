@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
-use query_engine::{BareTimes, Cancel, GroupSpec, ReadError, Request, ResultOrder};
+use query_engine::{BareTimes, Cancel, GroupSpec, Progress, ReadError, Request, ResultOrder};
 use query_language::time::{Bound, parse_bound, parse_duration};
 use query_language::{Aggregate, OrderKey, Query as Expression, check_fields, parse_fields};
 use row_formats::{Columns, Format, GroupsError};
@@ -183,13 +183,11 @@ impl Query {
                 query: query.map_err(ReadError::from)?,
                 from: self.from.map(|bound| bound.nanos(now)),
                 to: self.to.map(|bound| bound.nanos(now)),
-                bare_times: BareTimes {
-                    from: self.from.is_some_and(Bound::is_bare),
-                    to: self.to.is_some_and(Bound::is_bare),
-                },
+                bare_times: self.bare_times(),
                 strict: self.strict,
                 order,
                 cancel: Cancel::default(),
+                progress: Progress::default(),
             },
             row_group_bytes,
             columns: match self.fields.as_slice() {
@@ -216,6 +214,14 @@ impl Query {
             output.finish(context)?;
         }
         Ok(exit)
+    }
+
+    fn bare_times(&self) -> BareTimes {
+        let is_bare = |bound: Option<Bound>| bound.is_some_and(Bound::is_bare);
+        BareTimes {
+            from: is_bare(self.from),
+            to: is_bare(self.to),
+        }
     }
 
     /// The requested groups, if the result is groups.
