@@ -42,7 +42,7 @@ pub use io::{
 };
 pub use plot::{cache_picture, io_picture};
 pub use result_file::ResultFile;
-pub use table::{TextTable, bytes_text};
+pub use table::{Layout, TextTable, bytes_text};
 
 #[cfg(test)]
 mod tests;

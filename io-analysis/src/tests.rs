@@ -191,7 +191,7 @@ fn histograms_equal_those_of_the_analyser() {
         ..Default::default()
     };
     let analysis = analyze(&read(&folder.join("bc_medium.trace")), questions);
-    let ours = analysis.report().to_text();
+    let ours = analysis.report().to_text(Layout::default());
     let theirs = text(&folder.join("bc_medium_analysis/stdout.txt"));
     let histograms = |text: &str| -> BTreeSet<String> {
         text.split("Count: ")
@@ -264,7 +264,7 @@ fn an_io_report_counts_what_the_parser_prints() {
         .map(|step| step.reads + step.writes + step.syncs + step.others)
         .sum();
     assert_eq!(counted, report.operations);
-    assert!(report.to_text().contains("Append"));
+    assert!(report.to_text(Layout::default()).contains("Append"));
     assert_eq!(report.files().len(), 7);
 }
 

@@ -22,6 +22,7 @@ mod power;
 mod programs;
 mod server;
 pub mod spans;
+mod terminal;
 
 pub use agent::{Agent, Receipt};
 pub use api::{Api, Problem};
@@ -41,3 +42,4 @@ pub use programs::{
     run_tracehold, tables_python, tracehold, traceholdd, without,
 };
 pub use server::{OtlpAddresses, Server, Settings, small_disk_settings};
+pub use terminal::Terminal;

@@ -62,6 +62,7 @@ mod slow_senders;
 mod standing_recording;
 mod tables;
 mod temporary_files;
+mod terminals;
 mod time_limits;
 mod tokens;
 mod traps;

@@ -3,8 +3,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::path::PathBuf;
 
+use anstyle::{AnsiColor, Style};
 use clap::Args;
-use io_analysis::TextTable;
+use io_analysis::{Layout, TextTable};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -54,6 +55,9 @@ pub struct Global {
     /// Print output and errors as JSON
     #[arg(long, global = true)]
     pub json: bool,
+    /// Show no progress bars
+    #[arg(long, global = true)]
+    pub quiet: bool,
 }
 
 /// What a subcommand runs with: the global options, the output, the runtime.
@@ -68,6 +72,21 @@ pub struct Context {
 pub enum Output {
     Stdout(Stdout),
     File(File),
+}
+
+impl Output {
+    fn is_terminal(&self) -> bool {
+        match self {
+            Output::Stdout(stdout) => stdout.is_terminal(),
+            Output::File(_) => false,
+        }
+    }
+}
+
+/// Whether a terminal may be sent colours: <https://no-color.org>.
+fn allows_colour() -> bool {
+    let no_color = std::env::var_os("NO_COLOR").unwrap_or_default();
+    no_color.is_empty() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
 impl Write for Output {
@@ -195,6 +214,26 @@ impl Context {
         self.out.borrow_mut()
     }
 
+    /// How tables are laid out: for the terminal that the output is, or whole.
+    pub fn layout(&self) -> Layout {
+        if !self.is_terminal() {
+            return Layout::default();
+        }
+        let columns = std::env::var("COLUMNS").ok();
+        let columns = columns.and_then(|columns| columns.parse().ok());
+        let size = || rustix::termios::tcgetwinsize(io::stdout()).ok();
+        let columns = columns.or_else(|| size().map(|size| usize::from(size.ws_col)));
+        Layout {
+            width: columns.filter(|columns| *columns > 0),
+            has_colour: allows_colour(),
+        }
+    }
+
+    /// Whether a person sees the output.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.out().get_ref().is_terminal()
+    }
+
     /// Prints one line of text.
     pub fn line(&self, text: impl AsRef<str>) -> Result<(), CommandError> {
         writeln!(self.out(), "{}", text.as_ref())?;
@@ -231,7 +270,8 @@ impl Context {
         if self.json() {
             return self.document(&json!({ "items": items, "next": null }));
         }
-        Ok(self.out().write_all(table().to_text().as_bytes())?)
+        let text = table().fit(self.layout());
+        Ok(self.out().write_all(text.as_bytes())?)
     }
 
     /// Prints the fields of a document, one per line; those without a value are skipped.
@@ -259,7 +299,7 @@ impl Context {
 
     /// Whether a progress bar would be visible.
     pub fn shows_progress(&self) -> bool {
-        !self.global.json && io::stderr().is_terminal()
+        !self.global.json && !self.global.quiet && io::stderr().is_terminal()
     }
 
     pub(super) fn flush(&self) -> Result<(), CommandError> {
@@ -272,10 +312,14 @@ impl Context {
             return;
         }
         if self.global.json {
-            self.note(error.to_json().to_string());
-        } else {
-            self.note(format!("tracehold: {error}"));
+            return self.note(error.to_json().to_string());
         }
+        let style = if io::stderr().is_terminal() && allows_colour() {
+            Style::new().bold().fg_color(Some(AnsiColor::Red.into()))
+        } else {
+            Style::new()
+        };
+        self.note(format!("{style}tracehold:{style:#} {error}"));
     }
 }
 

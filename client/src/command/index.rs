@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use io_analysis::{TextTable, bytes_text};
 use query_engine::{
-    IndexFile, IndexOptions, Indexed, Limits, ReadError, Scratch, Update, index_files,
+    IndexFile, IndexOptions, Indexed, Limits, Progress, ReadError, Scratch, Update, index_files,
     remove_leftovers, sidecar_path,
 };
 use serde_json::{Value, json};
 
+use super::progress::watched;
 use super::{CommandError, Context, Exit};
 
 /// Build indexes for trace files, so that queries read only the parts that can match
@@ -84,7 +85,7 @@ impl Index {
         if is_empty {
             context.note("there are no stream files to index");
         }
-        let mut outcomes = update_all(&files, &options);
+        let mut outcomes = update_shown(context, &files, &options);
         outcomes.sort_by_key(|(index, _)| *index);
         let heads = ["FILE", "INDEX", "EVENTS", "CHUNKS", "TEXT", "SIZE"];
         let mut table = TextTable::new(heads);
@@ -117,7 +118,8 @@ impl Index {
         if context.json() {
             context.document(&json!({ "files": documents }))?;
         } else {
-            context.out().write_all(table.to_text().as_bytes())?;
+            let text = table.fit(context.layout());
+            context.out().write_all(text.as_bytes())?;
         }
         Ok(failure.unwrap_or(Exit::of_integrity(!is_damaged)))
     }
@@ -133,15 +135,31 @@ fn remove_leftovers_next_to(files: &[IndexFile]) {
     }
 }
 
+/// Updates the indexes, and shows meanwhile how far that is.
+fn update_shown(
+    context: &Context,
+    files: &[IndexFile],
+    options: &IndexOptions,
+) -> Vec<(usize, Result<Indexed, ReadError>)> {
+    let progress = Progress::default();
+    let lengths = files.iter().filter_map(|file| file.path().metadata().ok());
+    progress.expect_bytes(lengths.map(|file| file.len()).sum());
+    watched(context, &progress, || update_all(files, options, &progress))
+}
+
 /// Updates the indexes on several threads, one file per thread at a time.
 fn update_all(
     files: &[IndexFile],
     options: &IndexOptions,
+    progress: &Progress,
 ) -> Vec<(usize, Result<Indexed, ReadError>)> {
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Vec::new());
     let work = || {
-        let mut scratch = Scratch::default();
+        let mut scratch = Scratch {
+            progress: progress.clone(),
+            ..Scratch::default()
+        };
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(file) = files.get(index) else {

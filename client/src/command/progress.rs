@@ -1,4 +1,9 @@
-use indicatif::{ProgressBar, ProgressStyle};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
+use query_engine::Progress as Reading;
 
 use super::Context;
 
@@ -54,4 +59,54 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+}
+
+const READING: &str = "{bar:30} {percent}% {elapsed} {msg}";
+const WAITING: &str = "{spinner} {elapsed} {msg}";
+/// What is done sooner shows no bar.
+const PATIENCE: Duration = Duration::from_millis(500);
+const REDRAW: Duration = Duration::from_millis(100);
+
+/// Runs `work` and shows meanwhile how far its reading has come, if it takes long.
+pub(super) fn watched<T>(context: &Context, reading: &Reading, work: impl FnOnce() -> T) -> T {
+    if !context.shows_progress() {
+        return work();
+    }
+    thread::scope(|scope| {
+        let (working, done) = mpsc::sync_channel::<()>(1);
+        scope.spawn(move || {
+            let waits = |time| done.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
+            if !waits(PATIENCE) {
+                return;
+            }
+            let bar = ProgressBar::new(0);
+            loop {
+                show(&bar, reading);
+                if !waits(REDRAW) {
+                    return bar.finish_and_clear();
+                }
+            }
+        });
+        let result = work();
+        drop(working);
+        result
+    })
+}
+
+fn show(bar: &ProgressBar, reading: &Reading) {
+    let (done, total) = (reading.done_bytes(), reading.total_bytes());
+    let template = if done > 0 && total > 0 {
+        READING
+    } else {
+        WAITING
+    };
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is valid"));
+    bar.set_length(total);
+    bar.set_position(done.min(total));
+    let events = reading.events();
+    bar.set_message(match events {
+        0 => format!("{} read", HumanBytes(done)),
+        events => format!("{} events read", HumanCount(events)),
+    });
+    bar.tick();
 }

@@ -12,7 +12,7 @@ use super::summary::{Summary, rocksdb_text};
 use crate::cache::simulate::CurvePoint;
 use crate::histogram::Histogram;
 use crate::result_file::percent;
-use crate::table::{TextTable, bytes_text};
+use crate::table::{Layout, TextTable, bytes_text};
 
 /// A summary of a histogram.
 #[derive(Debug, Clone, Serialize)]
@@ -183,7 +183,7 @@ impl CacheReport {
     }
 
     /// The report as text tables.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(&self, layout: Layout) -> String {
         let mut text = format!(
             "Block cache trace: {} accesses in {} s, {:.2} % missed ({:.2} % of users' accesses)\n\
              {} files, {} blocks, {} at their last access\n",
@@ -201,23 +201,23 @@ impl CacheReport {
                 self.unknown_blocks
             ));
         }
-        text.push_str(&self.access_table());
+        text.push_str(&self.access_table(layout));
         for (title, histogram) in &self.histograms {
             text.push_str(&format!("\n{title}\n{}", histogram.to_text()));
         }
         if !self.curves.is_empty() {
-            text.push_str(&self.curve_table());
+            text.push_str(&self.curve_table(layout));
         }
         if let Some(distances) = &self.reuse_distance {
-            text.push_str(&distance_table(distances));
+            text.push_str(&distance_table(distances, layout));
         }
         if let Some(correlation) = &self.correlation {
-            text.push_str(&correlation_table(correlation));
+            text.push_str(&correlation_table(correlation, layout));
         }
         text
     }
 
-    fn access_table(&self) -> String {
+    fn access_table(&self, layout: Layout) -> String {
         let mut table = TextTable::new([
             "column family",
             "caller",
@@ -253,10 +253,10 @@ impl CacheReport {
                 }
             }
         }
-        format!("\nAccesses\n{}", table.to_text())
+        format!("\nAccesses\n{}", table.fit(layout))
     }
 
-    fn curve_table(&self) -> String {
+    fn curve_table(&self, layout: Layout) -> String {
         let mut table = TextTable::new([
             "cache",
             "capacity",
@@ -273,11 +273,11 @@ impl CacheReport {
                 point.accesses.to_string(),
             ]);
         }
-        format!("\nSimulated caches\n{}", table.to_text())
+        format!("\nSimulated caches\n{}", table.fit(layout))
     }
 }
 
-fn distance_table(distances: &[(u64, u64)]) -> String {
+fn distance_table(distances: &[(u64, u64)], layout: Layout) -> String {
     let mut table = TextTable::new(["reuse distance below", "reuses", "%"]);
     let total = distances.iter().map(|(_, count)| count).sum();
     for &(limit, count) in distances {
@@ -292,10 +292,10 @@ fn distance_table(distances: &[(u64, u64)]) -> String {
             format!("{:.2}", percent(count, total)),
         ]);
     }
-    format!("\nReuse distance\n{}", table.to_text())
+    format!("\nReuse distance\n{}", table.fit(layout))
 }
 
-fn correlation_table(correlation: &BTreeMap<String, Coefficients>) -> String {
+fn correlation_table(correlation: &BTreeMap<String, Coefficients>, layout: Layout) -> String {
     let mut table = TextTable::new([
         "label",
         "until next",
@@ -312,5 +312,5 @@ fn correlation_table(correlation: &BTreeMap<String, Coefficients>) -> String {
             table.row([label.clone(), until.to_owned(), since, elapsed, past]);
         }
     }
-    format!("\nCorrelation with the next access\n{}", table.to_text())
+    format!("\nCorrelation with the next access\n{}", table.fit(layout))
 }

@@ -10,7 +10,7 @@ use super::working_set::PAGE_BYTES;
 use super::{Amplification, HeatMap, LatencyRow, SequentialRow, SlowOperation, ThroughputStep};
 use crate::numbers::floor_to_u64;
 use crate::result_file::{ResultFile, percent, quoted};
-use crate::table::{TextTable, bytes_text, nanoseconds};
+use crate::table::{Layout, TextTable, bytes_text, nanoseconds};
 
 /// The report on an I/O trace.
 #[derive(Debug, Serialize)]
@@ -123,7 +123,7 @@ impl IoReport {
     }
 
     /// The report as text tables.
-    pub fn to_text(&self) -> String {
+    pub fn to_text(&self, layout: Layout) -> String {
         let seconds = self.duration_ns as f64 / 1e9;
         let rate = |count: u64| {
             if seconds > 0.0 {
@@ -161,13 +161,13 @@ impl IoReport {
             )
             .expect("writing to a string cannot fail");
         }
-        text.push_str(&self.latency_table());
-        text.push_str(&self.sequential_table());
-        text.push_str(&self.slowest_table());
+        text.push_str(&self.latency_table(layout));
+        text.push_str(&self.sequential_table(layout));
+        text.push_str(&self.slowest_table(layout));
         text
     }
 
-    fn latency_table(&self) -> String {
+    fn latency_table(&self, layout: Layout) -> String {
         let mut table = TextTable::new([
             "operation",
             "class",
@@ -198,10 +198,10 @@ impl IoReport {
                 nanoseconds(row.max_ns),
             ]);
         }
-        format!("\nLatency\n{}", table.to_text())
+        format!("\nLatency\n{}", table.fit(layout))
     }
 
-    fn sequential_table(&self) -> String {
+    fn sequential_table(&self, layout: Layout) -> String {
         let mut table = TextTable::new([
             "direction",
             "class",
@@ -220,10 +220,10 @@ impl IoReport {
                 format!("{:.2}", percent(row.sequential_bytes, row.bytes).max(0.0)),
             ]);
         }
-        format!("\nSequential access\n{}", table.to_text())
+        format!("\nSequential access\n{}", table.fit(layout))
     }
 
-    fn slowest_table(&self) -> String {
+    fn slowest_table(&self, layout: Layout) -> String {
         let mut table = TextTable::new(["latency", "at s", "operation", "file", "offset", "bytes"]);
         let number = |value: Option<u64>| value.map(|n| n.to_string()).unwrap_or_default();
         for slow in &self.slowest {
@@ -237,7 +237,7 @@ impl IoReport {
                 number(slow.len),
             ]);
         }
-        format!("\nSlowest operations\n{}", table.to_text())
+        format!("\nSlowest operations\n{}", table.fit(layout))
     }
 
     /// The report as CSV files.

@@ -56,6 +56,8 @@ pub(super) fn conclude(
         None => Vec::new(),
     };
     verb.write(files, || cache_picture(&report))?;
-    context.print(&report, || report.to_text().trim_end().to_owned())?;
+    context.print(&report, || {
+        report.to_text(context.layout()).trim_end().to_owned()
+    })?;
     Ok(source.finish(context))
 }

@@ -51,6 +51,8 @@ pub(super) fn conclude(
     }
     let report = analysis.report();
     verb.write(report.files(), || io_picture(&report))?;
-    context.print(&report, || report.to_text().trim_end().to_owned())?;
+    context.print(&report, || {
+        report.to_text(context.layout()).trim_end().to_owned()
+    })?;
     Ok(source.finish(context))
 }

@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 use super::options::QueryOptions;
 use super::print::{explain, explanation_of, print_count, print_groups};
 use super::{CommandError, Context, Exit};
+use crate::command::progress::watched;
 use crate::http::Retry;
 use crate::mount;
 
@@ -76,17 +77,20 @@ fn run(
         ));
     }
     let limits = options.limits();
+    let (request, progress) = (&options.request, &options.request.progress);
     let (exit, report) = if options.count {
-        let (count, report) = count(sources, &options.request, limits)?;
+        let (count, report) = watched(context, progress, || count(sources, request, limits))?;
         print_count(context, count, &report)?;
         (Exit::of_match(count > 0), report)
     } else if options.list_fields {
-        let (fields, mut report) = list_fields(sources, &options.request, limits)?;
+        let listed = watched(context, progress, || list_fields(sources, request, limits));
+        let (fields, mut report) = listed?;
         let notes = print_groups(context, &field_columns(), &fields, options)?;
         report.notes.extend(notes);
         (Exit::of_match(!fields.is_empty()), report)
     } else if let Some(spec) = &options.groups {
-        let (groups, mut report) = group_by(sources, &options.request, spec, limits)?;
+        let found = || group_by(sources, request, spec, limits);
+        let (groups, mut report) = watched(context, progress, found)?;
         let columns = spec.columns().map_err(ReadError::from)?;
         let notes = print_groups(context, &columns, &groups, options)?;
         report.notes.extend(notes);
@@ -125,15 +129,15 @@ fn print_rows(
     limits: Limits,
 ) -> Result<Report, CommandError> {
     let mut format = options.format.rows();
+    let is_terminal = context.is_terminal();
     let mut out = context.out();
     let mut write = |row: &[u8]| out.write_all(row);
     let (request, columns) = (&options.request, &options.columns);
-    Ok(write_rows(
-        sources,
-        request,
-        columns,
-        &mut *format,
-        limits,
-        &mut write,
-    )?)
+    let mut work = || write_rows(sources, request, columns, &mut *format, limits, &mut write);
+    // A bar between the rows on the same terminal would be in their way.
+    Ok(if is_terminal {
+        work()
+    } else {
+        watched(context, &request.progress, work)
+    }?)
 }

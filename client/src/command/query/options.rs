@@ -27,6 +27,11 @@ impl QueryOptions {
         Ok(self.groups.as_ref().map(GroupSpec::columns).transpose()?)
     }
 
+    /// Whether the result is events, not numbers about them.
+    pub(super) fn is_rows(&self) -> bool {
+        !self.count && !self.list_fields && self.groups.is_none()
+    }
+
     /// Limits on memory and parallelism.
     pub(super) fn limits(&self) -> Limits {
         Limits {

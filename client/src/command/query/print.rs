@@ -89,7 +89,8 @@ impl GroupTable {
     }
 
     pub(super) fn write(self, context: &Context) -> Result<(), CommandError> {
-        Ok(context.out().write_all(self.table.to_text().as_bytes())?)
+        let text = self.table.fit(context.layout());
+        Ok(context.out().write_all(text.as_bytes())?)
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::io::Write;
 
+use query_engine::Progress;
 use row_formats::{Columns, Format};
 use serde_json::{Value, json};
 
 use super::options::QueryOptions;
 use super::print::{GroupTable, explain};
 use super::{CommandError, Context, Exit};
-use crate::http::{QuerySpec, SkippedData};
+use crate::command::progress::watched;
+use crate::http::{Client, QueryRows, QuerySpec, SkippedData};
 
 /// Longest line of a response that is parsed: counts, groups, explanations.
 const LINE_BYTES_MAX: usize = 16 << 20;
@@ -19,35 +21,55 @@ pub(super) fn run(
     options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
     let client = context.client()?;
-    let spec = spec(options);
-    context.block_on(async {
-        let storage = client.find_storage(storage).await?.id;
-        let mut answer = client.query(storage, &spec).await?;
-        if !options.format.is_lines() && !options.count {
-            while let Some(bytes) = answer.next().await? {
-                context.out().write_all(&bytes)?;
-            }
-            let is_complete = report_skipped(context, &answer.skipped().unwrap_or_default());
-            report_notes(context, &answer.notes());
-            let found = answer.matched() != Some(0) && answer.rows() != Some(0);
-            return Ok(Exit::of_match(is_complete && found));
-        }
-        let mut printer = Printer::new(context, options)?;
+    let progress = &options.request.progress;
+    let work = || context.block_on(ask(context, (&client, storage), options, progress));
+    // A bar between the rows on the same terminal would be in their way.
+    let (printer, answer) = if context.is_terminal() && options.is_rows() {
+        work()
+    } else {
+        watched(context, progress, work)
+    }?;
+    let Some(mut printer) = printer else {
+        let is_complete = report_skipped(context, &answer.skipped().unwrap_or_default());
+        report_notes(context, &answer.notes());
+        let found = answer.matched() != Some(0) && answer.rows() != Some(0);
+        return Ok(Exit::of_match(is_complete && found));
+    };
+    if !options.explain {
+        printer.notes = answer.notes();
+    }
+    let exit = printer.finish(answer.skipped())?;
+    // All events are one group, also if there are none.
+    let found = answer.matched() != Some(0);
+    Ok(if found { exit } else { Exit::of_match(false) })
+}
+
+/// Asks the server, and prints its answer while it arrives, but for what is known only at its end.
+async fn ask<'a>(
+    context: &'a Context,
+    (client, storage): (&Client, &str),
+    options: &'a QueryOptions,
+    progress: &Progress,
+) -> Result<(Option<Printer<'a>>, QueryRows), CommandError> {
+    let storage = client.find_storage(storage).await?.id;
+    let mut answer = client.query(storage, &spec(options)).await?;
+    if !options.format.is_lines() && !options.count {
         while let Some(bytes) = answer.next().await? {
-            printer.take(&bytes)?;
+            progress.add_bytes(bytes.len() as u64);
+            context.out().write_all(&bytes)?;
         }
-        if !options.explain {
-            printer.notes = answer.notes();
-        }
-        let exit = printer.finish(answer.skipped())?;
-        // All events are one group, also if there are none.
-        let found = answer.matched() != Some(0);
-        Ok(if found { exit } else { Exit::of_match(false) })
-    })
+        return Ok((None, answer));
+    }
+    let mut printer = Printer::new(context, options)?;
+    while let Some(bytes) = answer.next().await? {
+        progress.add_bytes(bytes.len() as u64);
+        printer.take(&bytes)?;
+    }
+    Ok((Some(printer), answer))
 }
 
 fn spec(options: &QueryOptions) -> QuerySpec {
-    let whole = options.count || options.list_fields || options.groups.is_some();
+    let whole = !options.is_rows();
     let (order, bare) = (&options.request.order, options.request.bare_times);
     let groups = options.groups.clone().unwrap_or_default();
     let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(", "));
