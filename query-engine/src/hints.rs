@@ -106,24 +106,30 @@ fn far_max(wanted: &str) -> usize {
     (bare(wanted).len() / 3).min(2)
 }
 
-/// Insertions, deletions and replacements that make one name the other; none if they differ in
-/// case or in the group of their fields only.
+/// Insertions, deletions, replacements and swaps of neighbours that make one name the other; none
+/// if they differ in case or in the group of their fields only.
 fn distance(wanted: &str, name: &str) -> usize {
     let (a, b) = (bare(wanted).to_lowercase(), bare(name).to_lowercase());
     if a.len().abs_diff(b.len()) > 2 {
         return usize::MAX;
     }
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, right) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(left != *right);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    // The rows of the last two characters, and the one of this character.
+    let mut earlier: Vec<usize> = Vec::new();
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut least = replaced.min(last[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                least = least.min(earlier[j - 2] + 1);
+            }
+            row.push(least);
         }
+        earlier = std::mem::replace(&mut last, row);
     }
-    row.last().copied().unwrap_or(usize::MAX)
+    last[b.len()]
 }
 
 #[cfg(test)]
@@ -142,6 +148,8 @@ mod tests {
         check("args.vpid", "ctx.vpid", true);
         check("args.durration", "args.duration", true);
         check("args.ret", "args.rat", true);
+        check("args.nmae", "name", true);
+        check("args.rte", "args.ret", true);
         check("args.ab", "args.ac", false);
         check("args.nosuch", "args.fname", false);
         check("args.offset", "args.ret", false);

@@ -74,6 +74,16 @@ fn a_limit_without_a_unit_is_refused_where_units_differ() {
     let error = count(&both, &["--from", &nanos]).unwrap_err();
     assert!(error.contains("others in nanoseconds"), "{error}");
     assert!(count(&both, &["--from", &format!("{nanos}ns")]).is_ok());
+    let copy = |time: &str| {
+        let words = [
+            "storage", "copy", "--server", &url, &storage, "--from", time,
+        ];
+        let (code, out, errors) = run(&words);
+        (code, out + &errors)
+    };
+    let (code, said) = copy(&bare);
+    assert!(code == 2 && said.contains("1795222800000000us"), "{said}");
+    assert_eq!(copy(&(bare.clone() + "us")).0, 0);
     // The number is nanoseconds over HTTP, unless a person wrote it.
     let path = format!("/storages/{storage}/query");
     let mut api = server.api();
@@ -107,4 +117,7 @@ fn a_limit_can_be_relative_to_now() {
         error.contains("a duration before now such as -1h"),
         "{error}"
     );
+    let error = count(&[&file], &["--from", "-30m", "--to", "-1h"]).unwrap_err();
+    assert!(error.contains("--from is after --to"), "{error}");
+    check(&["--from", "2026-01-01", "--to", "2026-01-01"], "0");
 }

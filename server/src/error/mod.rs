@@ -152,7 +152,10 @@ fn failed_query(error: &ReadError) -> Problem {
     let problem = match error {
         ReadError::Query(error) => return invalid_query(error),
         ReadError::TooManyGroups { .. } => problem("too_many_groups"),
-        ReadError::GroupSpec(_) | ReadError::BareTime { .. } => problem("query_malformed"),
+        ReadError::GroupSpec(_) => problem("query_malformed"),
+        ReadError::BareTime { .. } => problem("query_malformed")
+            .cause("the number has no unit, and not all kinds have times in nanoseconds")
+            .remedy("write the time with its unit, or as a date"),
         ReadError::Incomplete { .. } => problem("result_incomplete"),
         ReadError::DamagedFrame { .. } | ReadError::DamagedPacket { .. } => problem("damaged"),
         _ => problem("io_error"),

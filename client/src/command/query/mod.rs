@@ -177,12 +177,12 @@ impl Query {
         let query = expression.map(|text| Expression::parse(&text)).transpose();
         let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
         check_fields(&named).map_err(ReadError::from)?;
-        let now = now_nanos();
+        let (from, to) = self.window()?;
         let options = QueryOptions {
             request: Request {
                 query: query.map_err(ReadError::from)?,
-                from: self.from.map(|bound| bound.nanos(now)),
-                to: self.to.map(|bound| bound.nanos(now)),
+                from,
+                to,
                 bare_times: self.bare_times(),
                 strict: self.strict,
                 order,
@@ -214,6 +214,17 @@ impl Query {
             output.finish(context)?;
         }
         Ok(exit)
+    }
+
+    /// The limits of the window, in nanoseconds since 1970.
+    fn window(&self) -> Result<(Option<i64>, Option<i64>), CommandError> {
+        let now = now_nanos();
+        let limit = |bound: Option<Bound>| bound.map(|bound| bound.nanos(now));
+        let (from, to) = (limit(self.from), limit(self.to));
+        if from.zip(to).is_some_and(|(from, to)| from > to) {
+            return Err(CommandError::usage("--from is after --to; exchange them"));
+        }
+        Ok((from, to))
     }
 
     fn bare_times(&self) -> BareTimes {

@@ -58,6 +58,14 @@ pub(super) struct Copy {
     allow_incomplete: bool,
 }
 
+/// The number without a unit that is a time in microseconds, too, as DFTracer and Chrome have them.
+fn two_readings(bound: Bound) -> Option<i64> {
+    match bound {
+        Bound::Bare(number) if number != 0 && number.checked_mul(1_000).is_some() => Some(number),
+        _ => None,
+    }
+}
+
 impl Copy {
     pub(super) async fn run(
         self,
@@ -69,6 +77,14 @@ impl Copy {
         if let Some(text) = &self.to_storage {
             let target = client.find_storage(text).await?.id;
             request.insert("storage".to_owned(), target.to_string().into());
+        }
+        for (option, bound) in [("--from", self.from), ("--to", self.to)] {
+            if let Some(number) = bound.and_then(two_readings) {
+                return Err(CommandError::usage(format!(
+                    "{option}: {number} has no unit, and the storage may have times in \
+                     microseconds; write {number}us, {number}ns or a date"
+                )));
+            }
         }
         let now = now_nanos();
         let time = |bound: Bound| Value::from(bound.nanos(now));
