@@ -61,3 +61,76 @@ fn config_check_reports_invalid_settings() {
     }
     assert!(!std::path::Path::new(data).exists());
 }
+
+/// The settings that are numbers, as `section.key`.
+fn numbers() -> Vec<(String, String)> {
+    let (_, text) = check(&["config", "check"], &[]);
+    let mut found = Vec::new();
+    let mut section = String::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').to_owned();
+        } else if let Some((key, value)) = line.split_once(" = ")
+            && value.parse::<i64>().is_ok()
+        {
+            found.push((section.clone(), key.to_owned()));
+        }
+    }
+    found
+}
+
+/// What the check says about all numbers with these values: a line for each, or nothing.
+fn check_numbers(numbers: &[(String, String)], values: &[i64]) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("all.toml");
+    let mut text = String::new();
+    let mut last = "";
+    for ((section, key), value) in numbers.iter().zip(values) {
+        if section != last {
+            text.push_str(&format!("[{section}]\n"));
+            last = section;
+        }
+        text.push_str(&format!("{key} = {value}\n"));
+    }
+    std::fs::write(&path, text).unwrap();
+    let (code, text) = check(
+        &["config", "check", "--config", path.to_str().unwrap()],
+        &[],
+    );
+    let refused = text.lines().filter(|line| line.contains(" is "));
+    let refused: Vec<String> = refused.map(str::to_owned).collect();
+    assert!(code == Some(2) || refused.is_empty(), "{code:?} {text}");
+    refused
+}
+
+#[test]
+fn every_number_outside_of_its_range_is_refused_with_the_range() {
+    let numbers = numbers();
+    assert!(numbers.len() > 50, "{numbers:?}");
+    let mut ranges = Vec::new();
+    for wrong in [i64::MIN, i64::MAX] {
+        let lines = check_numbers(&numbers, &vec![wrong; numbers.len()]);
+        ranges.clear();
+        for (section, key) in &numbers {
+            let begin = format!("{section}.{key} is {wrong}; set it to a number from ");
+            let line = lines.iter().find(|line| line.contains(&begin));
+            let line = line.unwrap_or_else(|| panic!("nothing about {section}.{key}: {lines:?}"));
+            let range = line.split_once(&begin).unwrap().1;
+            let (least, most) = range.split_once(" to ").unwrap();
+            ranges.push((least.parse::<i64>().unwrap(), most.parse::<i64>().unwrap()));
+        }
+        assert_eq!(lines.len(), numbers.len(), "{lines:?}");
+    }
+    for (change, expected) in [(-1, numbers.len()), (0, 0), (1, numbers.len())] {
+        let at_end = |(least, most): &(i64, i64)| if change < 0 { *least } else { *most };
+        let values: Vec<i64> = ranges.iter().map(|range| at_end(range) + change).collect();
+        let lines = check_numbers(&numbers, &values);
+        assert_eq!(lines.len(), expected, "{change}: {lines:?}");
+        for (((section, key), (least, most)), value) in numbers.iter().zip(&ranges).zip(&values) {
+            let line =
+                format!("{section}.{key} is {value}; set it to a number from {least} to {most}");
+            let is_said = lines.iter().any(|found| found.contains(&line));
+            assert_eq!(is_said, expected > 0, "{line}: {lines:?}");
+        }
+    }
+}

@@ -417,15 +417,17 @@ fn aggregate(function: &str, field: Option<&str>, rows: &[&Row]) -> Option<Value
     };
     let values: Vec<&Value> = rows.iter().filter_map(|row| row.get(field)).collect();
     let mut numbers: Vec<f64> = values.iter().filter_map(|value| float(value)).collect();
-    let extreme = |descending| {
-        let mut sorted = values.clone();
-        sorted.sort_by(|a, b| in_order(Some(a), Some(b), descending));
-        sorted.first().map(|value| (*value).clone())
-    };
+    // Of texts that spell the same number, the shorter one is the smaller one.
+    let spelling = |value: &&Value| value.as_str().map(|text| (text.len(), text.to_owned()));
+    let mut sorted = values.clone();
+    sorted.sort_by(|a, b| {
+        let order = in_order(Some(a), Some(b), false);
+        order.then_with(|| spelling(a).cmp(&spelling(b)))
+    });
     match function {
         "count" => Some(Value::from(values.len())),
-        "min" => extreme(false),
-        "max" => extreme(true),
+        "min" => sorted.first().map(|value| (*value).clone()),
+        "max" => sorted.last().map(|value| (*value).clone()),
         "distinct" => {
             let mut distinct = values.clone();
             distinct.sort_by(|a, b| in_order(Some(a), Some(b), false));
