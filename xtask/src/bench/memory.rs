@@ -1,5 +1,6 @@
 //! Peak memory of a server under loads that have little data and much bookkeeping: tiny packets,
-//! many open storages, many streams, and many packets in one storage; and of many recordings.
+//! many open storages, many streams, and many packets in one storage; of many recordings; and of
+//! all programs with a long Chrome trace.
 
 use std::thread;
 
@@ -7,7 +8,8 @@ use harness::spans::{SpanBatch, send};
 use harness::{Agent, Api, Server, Settings};
 use serde_json::json;
 
-use super::memory_limit::MemoryLimit;
+use super::memory_chrome::chrome_trace;
+use super::memory_limit::{MemoryLimit, mib};
 use super::paired::{Target, Verdict, conclude};
 use crate::failure::{Failure, Outcome};
 use crate::options::Options;
@@ -28,14 +30,15 @@ const LIMIT_BYTES: u64 = 512 << 20;
 const RECORDINGS: usize = 15;
 const BATCH_SPANS: usize = 500;
 
-/// `--case all|requests|storages|streams|packets|recordings --storages 1000 --streams 40000
-/// --packets 10000000 --span-bytes 50000000`.
+/// `--case all|requests|storages|streams|packets|recordings|chrome --storages 1000 --streams 40000
+/// --packets 10000000 --span-bytes 50000000 --chrome-bytes 300000000`.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let case: String = options.get("case", "all".to_owned())?;
     let storages: u64 = options.get("storages", 1000)?;
     let streams: u64 = options.get("streams", 40_000)?;
     let packets: u64 = options.get("packets", 10_000_000)?;
     let span_bytes: usize = options.get("span-bytes", 50_000_000)?;
+    let chrome_bytes: u64 = options.get("chrome-bytes", 300_000_000)?;
     let mut verdicts = Vec::new();
     let mut is_known = false;
     let mut is_wanted = |name: &str| {
@@ -58,6 +61,9 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     if is_wanted("recordings") {
         verdicts.push(recordings(span_bytes)?);
     }
+    if is_wanted("chrome") {
+        verdicts.extend(chrome_trace(&start("chrome")?, chrome_bytes)?);
+    }
     if !is_known {
         return Err(Failure::Usage(format!("no case {case:?}")));
     }
@@ -72,12 +78,6 @@ fn start(name: &str) -> Outcome<Server> {
         ..Settings::default()
     };
     Ok(Server::start(&folder, &settings))
-}
-
-fn mib(bytes: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
-    let bytes = bytes as f64;
-    bytes / f64::from(1 << 20)
 }
 
 fn peak(what: String, server: &Server) -> Verdict {

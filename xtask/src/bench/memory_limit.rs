@@ -17,6 +17,13 @@ const CONTROLLERS: [(&str, &str, &str); 2] = [
     ),
 ];
 
+/// Bytes in MiB.
+pub(super) fn mib(bytes: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+    let bytes = bytes as f64;
+    bytes / f64::from(1 << 20)
+}
+
 /// A control group, which is removed when this is dropped after its process has ended.
 #[derive(Debug)]
 pub(super) struct MemoryLimit(PathBuf);

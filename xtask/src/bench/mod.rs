@@ -11,6 +11,7 @@ mod index;
 mod ingest;
 mod io_trace;
 mod memory;
+mod memory_chrome;
 mod memory_limit;
 mod mount;
 mod otlp;
@@ -62,7 +63,7 @@ const BENCHES: &[Bench] = &[
     },
     Bench {
         name: "memory",
-        about: "peak memory with tiny packets, many storages, many streams, many packets",
+        about: "peak memory with tiny packets, many storages, many streams, a long Chrome trace",
         run: memory::run_bench,
     },
     Bench {
