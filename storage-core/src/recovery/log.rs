@@ -167,7 +167,7 @@ impl Recovered {
     ) -> Result<(), StorageError> {
         // The header is intact, so this is no file of which the first write was torn. It may be in
         // the place of a file with acknowledged packets.
-        if error.kind == FormatErrorKind::Foreign && !crate::sabotaged!("take-foreign-files") {
+        if error.kind == FormatErrorKind::Foreign {
             self.damaged(StorageError::damaged(&file.path)(error));
             return Ok(());
         }
