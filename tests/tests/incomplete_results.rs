@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use harness::{Agent, Request, Response, Server};
 use serde_json::{Value, json};
@@ -325,5 +325,121 @@ fn a_damaged_packet_is_skipped_and_told_in_every_order() {
         let body = json!({ "order_by": order, "strict": true });
         let strict = query(&server, &storage, &body, true);
         assert_eq!(strict.json()["code"], "result_incomplete", "{what}");
+    }
+}
+
+/// Where a packet is in its data file, and its events.
+struct Place {
+    file: PathBuf,
+    offset: u64,
+    events: u64,
+}
+
+/// The packets of a storage whose files are in `folder`, in their order.
+fn places(server: &Server, storage: &str, folder: &Path) -> Vec<Place> {
+    let packets = server
+        .api()
+        .done("GET", &format!("/storages/{storage}/descriptors"), None);
+    let place = |packet: &Value| Place {
+        file: folder.join(packet["file"].as_str().unwrap()),
+        offset: packet["offset"].as_u64().unwrap(),
+        events: packet["events"].as_u64().unwrap(),
+    };
+    packets["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(place)
+        .collect()
+}
+
+/// Damages the second packet. Returns the events that are left.
+fn damage(places: &[Place]) -> u64 {
+    let damaged = &places[1];
+    let mut bytes = fs::read(&damaged.file).unwrap();
+    bytes[usize::try_from(damaged.offset).unwrap() + 9] ^= 0x40;
+    fs::write(&damaged.file, bytes).unwrap();
+    let all = places.iter().map(|place| place.events).sum::<u64>();
+    all - damaged.events
+}
+
+/// Cuts the data file in the last but one packet. Returns the events that are cut off.
+fn cut(places: &[Place]) -> u64 {
+    let (first, at) = (&places[0], places.len() - 2);
+    assert!(at > 2 && places.iter().all(|place| place.file == first.file));
+    let mut bytes = fs::read(&first.file).unwrap();
+    bytes.truncate(usize::try_from(places[at].offset).unwrap() + 20);
+    fs::write(&first.file, bytes).unwrap();
+    places[at..].iter().map(|place| place.events).sum()
+}
+
+/// Open, finalized, mounted and downloaded: what is damaged, and what a data file lacks, costs only
+/// the packets that it hits.
+#[test]
+fn damage_and_cuts_cost_only_the_packets_that_they_hit() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let path = folder.path().join("whole.pfw");
+    let line = |id: u64| {
+        let ts = 1_700_000_000_000_000 + id;
+        format!(r#"{{"id":{id},"name":"r","cat":"c","pid":1,"tid":2,"ts":{ts},"dur":5,"ph":"X"}}"#)
+    };
+    let lines: Vec<String> = (0..400).map(line).collect();
+    fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let check_local = |dir: &Path, rows: u64| {
+        let dir = dir.to_str().unwrap();
+        for order in [&[][..], &["--order-by", "id desc"]] {
+            let words = [&["query", "--dir", dir, "--format", "csv"][..], order].concat();
+            let (code, out, errors) = run(&words);
+            let found = out.lines().count() as u64;
+            assert_eq!((code, found), (1, rows + 1), "{words:?} {errors}");
+            assert!(errors.contains("packet at"), "{errors}");
+            let (code, _, errors) = run(&[&words[..], &["--strict"]].concat());
+            assert_eq!(code, 1, "{errors}");
+        }
+    };
+    for is_final in [false, true] {
+        let storage = server
+            .api()
+            .create_storage(if is_final { "final" } else { "open" });
+        push(&server, &storage, &path, "4096");
+        let (mounted, copy) = (folder.path().join("mount"), folder.path().join("copy"));
+        if is_final {
+            server.api().finalize(&storage);
+            wait_for_indexes(&server, &storage);
+            mount(&server, &storage, &mounted);
+            let url = format!("{}/storage/{storage}", server.url());
+            let (code, _, errors) = run(&["download", &url, copy.to_str().unwrap()]);
+            assert_eq!(code, 0, "{errors}");
+        }
+        let data = server.data().join("storages").join(&storage);
+        let of_server = places(&server, &storage, &data);
+        let mut left = damage(&of_server);
+        if is_final {
+            check_local(&mounted, left);
+            let of_copy = places(&server, &storage, &copy);
+            assert_eq!(damage(&of_copy), left);
+            check_local(&copy, left);
+            // A local file that was cut is read from the server.
+            cut(&of_copy);
+            check_local(&copy, left);
+        }
+        left -= cut(&of_server);
+        for order in [Value::Null, json!("id desc")] {
+            let mut body = json!({ "format": "csv" });
+            if !order.is_null() {
+                body["order_by"] = order;
+            }
+            let answer = query(&server, &storage, &body, true);
+            let what = format!("{is_final} {body} {}", answer.brief());
+            assert_eq!(answer.status, 200, "{what}");
+            let skipped = answer.trailer("tracehold-skipped").unwrap_or("0");
+            assert_ne!(skipped, "0", "{what}");
+            let rows = String::from_utf8_lossy(&answer.body).lines().count() as u64;
+            assert_eq!(rows, 1 + left, "{what}");
+            body["strict"] = json!(true);
+            let strict = query(&server, &storage, &body, true);
+            assert_eq!(strict.json()["code"], "result_incomplete", "{what}");
+        }
     }
 }

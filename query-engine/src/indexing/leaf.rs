@@ -1,5 +1,6 @@
 //! Indexing a leaf: its frames are read once, starting where an older index ends.
 
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 
 use chunk_index::{DftNames, Identity, Index, IndexConfig, LeafFacts, Sidecar, Work};
@@ -62,8 +63,9 @@ pub struct IndexedLeaf {
 ///
 /// # Errors
 ///
-/// When the data file cannot be read or is damaged, the metadata that its packets need is missing,
-/// or `goes_on` returns false.
+/// When the data file cannot be read, the metadata that its packets need is missing, or `goes_on`
+/// returns false. Damaged packets, and what a data file that was cut lacks, are skipped and
+/// counted.
 pub fn index_leaf(
     stored: &StoredLeaf,
     context: &StreamContext,
@@ -80,13 +82,17 @@ pub fn index_leaf(
     let Some(mut build) = Build::new(leaf, context, &config, old, options.chunk_bytes)? else {
         return Ok(None);
     };
-    let mut frames = Frames::new(leaf, &*stored.data);
+    let mut frames = Frames::new(leaf, &*stored.data).skipping_damage();
     let from = build.covered.length;
     frames.checksum = match build.covered.checksum {
         Some(checksum) if from > 0 => u32::try_from(checksum).unwrap_or_default(),
         _ => {
-            let header = stored.data.fetch_one(0..data_file::HEADER_BYTES as u64);
-            crc32c(&header.map_err(|error| ReadError::fetch(stored.data.place(), error))?)
+            match stored.data.fetch_one(0..data_file::HEADER_BYTES as u64) {
+                Ok(header) => crc32c(&header),
+                // The data file was cut.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => 0,
+                Err(error) => return Err(ReadError::fetch(stored.data.place(), error)),
+            }
         }
     };
     let runs = leaf.runs.iter().map(|run| run.start.max(from)..run.end);
@@ -102,15 +108,23 @@ pub fn index_leaf(
     }
     build.covered.length = leaf.length;
     build.covered.checksum = Some(u64::from(frames.checksum));
+    let read_bytes = frames.fetched_bytes;
+    let damage = frames.into_damage();
+    // A query that uses the index counts the damage without reading it.
+    build.counted.broken += damage.count;
     let (index, decoded, unreadable) = build.finish(leaf, stored.trace.checksum, context);
+    let mut reasons = damage.faults;
+    if unreadable > damage.count {
+        reasons.push(unreadable_records(&stored.data.place(), unreadable));
+    }
     Ok(Some(IndexedLeaf {
         index,
         decoded,
-        read_bytes: frames.fetched_bytes,
+        read_bytes,
         skipped: (unreadable > 0).then(|| Skipped {
             storage: Some(leaf.storage),
             parts: unreadable,
-            reasons: vec![unreadable_records(&stored.data.place(), unreadable)],
+            reasons,
         }),
     }))
 }

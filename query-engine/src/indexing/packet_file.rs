@@ -32,6 +32,8 @@ pub(crate) struct PacketInput {
     context: StreamContext,
     stamp: TraceStamp,
     packets: Packets,
+    /// Why packets of the file cannot be found.
+    fault: Option<String>,
 }
 
 /// How the packets of a file are found.
@@ -56,6 +58,7 @@ pub(crate) fn inputs(path: &Path) -> Result<Option<Vec<(PathBuf, PacketInput)>>,
             context: StreamContext::default(),
             stamp: WITHOUT_FOLDER,
             packets,
+            fault: None,
         };
         vec![(path.to_owned(), input)]
     };
@@ -90,6 +93,7 @@ pub(crate) fn inputs_of_trace(trace: &Path) -> Result<Vec<(PathBuf, PacketInput)
             context: part.context,
             stamp: part.stamp,
             packets: Packets::Known(part.packets),
+            fault: part.fault,
         };
         (part.path, input)
     };
@@ -270,7 +274,7 @@ fn pass(
         stamp,
         packets,
         entry,
-        fault,
+        fault: fault.or_else(|| input.fault.clone()),
     })
 }
 

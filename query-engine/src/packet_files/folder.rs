@@ -25,6 +25,8 @@ pub(crate) struct StreamPart {
     pub(crate) context: StreamContext,
     pub(crate) stamp: TraceStamp,
     pub(crate) packets: Vec<PacketRange>,
+    /// Why packets of the file cannot be found.
+    pub(crate) fault: Option<String>,
 }
 
 /// What a folder and the folders below it contain.
@@ -117,14 +119,15 @@ fn open_trace(path: &Path, use_sidecars: bool) -> Result<Vec<PacketFile>, ReadEr
         };
         // With other metadata the same packets decode differently.
         let indexes = indexes.filter(|indexes| indexes.facts.stamp.metadata == part.stamp.metadata);
-        choose(
+        let file = choose(
             &part.path,
             part.kind,
             part.context,
             part.packets,
             indexes,
             reason,
-        )
+        )?;
+        Ok(file.with_fault(part.fault))
     });
     files.collect()
 }
@@ -161,11 +164,16 @@ fn context_of(parts: &FolderParts) -> StreamContext {
     }
 }
 
-/// The files of a trace in the order of its streams, each with its packets.
+/// The files of a trace in the order of its streams, each with its packets. What is behind damage
+/// in the header or context of a packet cannot be found.
 pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadError> {
     let context = context_of(&parts);
     let (metadata, folder) = (parts.metadata_checksum, parts.checksum());
-    let trace = parts.find_packets()?;
+    let trace = parts.salvage_packets()?;
+    let fault_of = |path: &Path| {
+        let fault = trace.faults.iter().find(|fault| fault.path == path);
+        fault.map(ToString::to_string)
+    };
     let mut found = Vec::new();
     for stream in &trace.streams {
         for (number, file) in stream.files.iter().enumerate() {
@@ -189,8 +197,23 @@ pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadEr
                     file_index: u32::try_from(found.len()).unwrap_or(u32::MAX),
                 },
                 packets,
+                fault: fault_of(&file.path),
             });
         }
+    }
+    for file in &trace.unread {
+        found.push(StreamPart {
+            kind: Kind::Ctf,
+            path: file.path.clone(),
+            context: context.clone(),
+            stamp: TraceStamp {
+                metadata,
+                folder,
+                file_index: u32::try_from(found.len()).unwrap_or(u32::MAX),
+            },
+            packets: Vec::new(),
+            fault: fault_of(&file.path),
+        });
     }
     Ok(found)
 }

@@ -85,6 +85,13 @@ impl PacketFile {
         })
     }
 
+    /// The same file, of which packets cannot be found for this reason.
+    pub(crate) fn with_fault(mut self, fault: Option<String>) -> PacketFile {
+        let known = fault.filter(|fault| !self.faults.contains(fault));
+        self.faults.extend(known);
+        self
+    }
+
     fn open(
         path: &Path,
         kind: Kind,

@@ -522,3 +522,55 @@ fn columns_are_refused_for_files_of_packets() {
         .to_string();
     assert!(refused.contains("DFTracer files only"), "{refused}");
 }
+
+#[test]
+fn what_is_whole_of_a_damaged_trace_is_read_and_the_rest_is_told() {
+    let packets: Vec<CtfPacket> = (0..4)
+        .map(|begin| (begin, vec![(1, false, begin), (2, true, begin)]))
+        .collect();
+    let packet_bytes = ctf_packet(0, &packets[0]).len();
+    let whole = ctf_stream(0, &packets);
+    let mut other_lengths = whole.clone();
+    // The field `packet_size` of the third packet.
+    other_lengths[2 * packet_bytes + 32..2 * packet_bytes + 40].fill(0xff);
+    let mut no_packet = whole.clone();
+    no_packet[32..40].fill(0xff);
+    for (what, damaged, expected) in [
+        ("cut in an event", &whole[..3 * packet_bytes + 55], 8 + 6),
+        ("cut in a header", &whole[..3 * packet_bytes + 20], 8 + 6),
+        ("length", &other_lengths[..], 8 + 4),
+        ("first length", &no_packet[..], 8),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("metadata"), METADATA).unwrap();
+        fs::write(folder.path().join("a"), damaged).unwrap();
+        fs::write(folder.path().join("b"), ctf_stream(1, &packets)).unwrap();
+        let paths = [folder.path().to_owned()];
+        let request = Request::default();
+        let mut counts = Vec::new();
+        for is_indexed in [false, true] {
+            if is_indexed {
+                for file in index_files(folder.path()).unwrap() {
+                    let indexed = file.update(&IndexOptions::default(), &mut Scratch::default());
+                    let indexed = indexed.unwrap();
+                    let is_damaged = indexed.fault.is_some() || indexed.broken.unwrap_or(0) > 0;
+                    assert_eq!(is_damaged, file.path().ends_with("a"), "{what}");
+                }
+            }
+            let sources = open_paths(&paths, is_indexed, &request, &[]).unwrap();
+            let (found, report) = count(&sources, &request, Limits::default()).unwrap();
+            assert!(!report.is_complete(), "{what}");
+            assert_eq!(report.skipped.len(), 1, "{what}: {:?}", report.skipped);
+            counts.push(found);
+            let strict = Request {
+                strict: true,
+                ..Request::default()
+            };
+            assert!(
+                count(&sources, &strict, Limits::default()).is_err(),
+                "{what}"
+            );
+        }
+        assert_eq!(counts, [expected, expected], "{what}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Ranges of a data file to packets.
 
+use std::io::{self, ErrorKind};
 use std::ops::{ControlFlow, Range};
 
 use storage_format::Codec;
@@ -193,10 +194,39 @@ impl<'l> Frames<'l> {
     }
 
     fn fetch(&mut self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, ReadError> {
-        let parts = self.data.fetch(ranges);
+        let parts = match self.data.fetch(ranges) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.damage.is_some() => {
+                let each = ranges.iter().map(|range| self.fetch_around(range.clone()));
+                each.collect()
+            }
+            parts => parts,
+        };
         let parts = parts.map_err(|error| ReadError::fetch(self.data.place(), error))?;
         self.fetched_bytes += parts.iter().map(|part| part.len() as u64).sum::<u64>();
         Ok(parts)
+    }
+
+    /// The bytes of a range of which the data file lacks some, with zeros in their place: they are
+    /// no frame, and reading goes on behind them.
+    fn fetch_around(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let length = range.end.saturating_sub(range.start);
+        let zeros = || vec![0; usize::try_from(length).unwrap_or_default()];
+        match self.data.fetch_one(range.clone()) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
+            bytes => return bytes,
+        }
+        let is_missing = |at: u64| match self.data.fetch_one(at..at + 1) {
+            Ok(_) => Ok(false),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(true),
+            Err(error) => Err(error),
+        };
+        if length <= 1 || (is_missing(range.start)? && is_missing(range.end - 1)?) {
+            return Ok(zeros());
+        }
+        let middle = range.start + length / 2;
+        let mut bytes = self.fetch_around(range.start..middle)?;
+        bytes.extend(self.fetch_around(middle..range.end)?);
+        Ok(bytes)
     }
 
     /// Passes on the packets of the complete frames at the start of `bytes`, which are at offset

@@ -77,6 +77,10 @@ fn damaged_frames_are_skipped_and_reported_with_their_offset() {
             damaged[at(begins[2]) + 3] ^= 1;
             damaged[at(begins[4]) + 90] ^= 1;
             check(damaged, 2, &[begins[1], begins[4] + 88]);
+            check(bytes[..at(ends[1])].to_vec(), 2, &[ends[1]]);
+            check(bytes[..at(ends[1]) + 40].to_vec(), 2, &[ends[1] + 84]);
+            let (rows, reasons) = count_damaged(&leaf, bytes[..at(ends[1]) + 90].to_vec(), order);
+            assert_eq!((rows, reasons.is_empty()), (2, false), "{reasons:?}");
         }
     }
 }
@@ -112,4 +116,72 @@ fn a_damaged_index_is_reported_and_does_not_change_the_result() {
         ranges.iter().map(|leaf| leaf.ranges.len()).sum::<usize>(),
         1
     );
+}
+
+#[test]
+fn an_index_build_goes_on_behind_damage_and_counts_it() {
+    let line = |n: usize| {
+        format!(
+            "{{\"id\":{n},\"name\":\"r\",\"cat\":\"c\",\"pid\":1,\"tid\":1,\"ts\":{n},\"dur\":1,\
+             \"ph\":\"X\"}}\n"
+        )
+    };
+    let packets: Vec<Vec<u8>> = (0..9).map(|n| line(n).into_bytes()).collect();
+    let (leaf, bytes, ends) = leaf_of(1, &packets, Codec::None);
+    let leaf = Leaf {
+        checksum: None,
+        ..leaf
+    };
+    let at = |offset: u64| usize::try_from(offset).unwrap();
+    let mut header = bytes.clone();
+    header[at(ends[3]) + 3] ^= 1;
+    let mut payload = bytes.clone();
+    payload[at(ends[3]) + 100] ^= 1;
+    let cut = bytes[..at(ends[7])].to_vec();
+    for (what, damaged) in [("header", header), ("payload", payload), ("cut", cut)] {
+        for chunk_bytes in [1, 1 << 20] {
+            let data = Arc::new(Memory {
+                bytes: damaged.clone(),
+                ..Memory::default()
+            });
+            let plain = stored(&leaf, &data, None);
+            let set = StorageSet::open(vec![plain.clone()], None).unwrap();
+            let options = LeafIndexOptions {
+                chunk_bytes,
+                fields: Vec::new(),
+            };
+            let built = set.index(0, &options, &|| true).unwrap().unwrap();
+            let skipped = built.skipped.unwrap();
+            assert_eq!(
+                (skipped.parts, skipped.reasons.len()),
+                (1, 1),
+                "{what}: {skipped:?}"
+            );
+            let indexed = stored(&leaf, &data, Some(built.index.encode().unwrap()));
+            for (query, expected) in [("", 8), ("dur == 1ns or dur == 1000ns", 8), ("pid == 2", 0)]
+            {
+                let request = Request {
+                    query: (!query.is_empty()).then(|| Query::parse(query).unwrap()),
+                    ..Request::default()
+                };
+                for leaf in [&plain, &indexed] {
+                    let set = StorageSet::open(vec![leaf.clone()], None).unwrap();
+                    let sources = set.sources(&request, &[]).unwrap();
+                    let (found, report) = count(&sources, &request, Limits::default()).unwrap();
+                    assert_eq!(found, expected, "{what} {query}");
+                    assert_eq!(report.skipped.len(), 1, "{what} {query}");
+                    assert_eq!(report.skipped[0].parts, 1, "{what} {query}");
+                    let strict = Request {
+                        strict: true,
+                        query: request.query.clone(),
+                        ..Request::default()
+                    };
+                    assert!(
+                        count(&sources, &strict, Limits::default()).is_err(),
+                        "{what} {query}"
+                    );
+                }
+            }
+        }
+    }
 }
