@@ -354,7 +354,10 @@ async fn damaged_tokens_are_no_open_door() {
     std::fs::remove_file(folder.path().join("tokens.json")).unwrap();
     let access = Access::load(engine.documents(), &AccessConfig::default()).await;
     let access = access.unwrap();
-    access.create(new(Role::Operator, false)).await.unwrap();
+    access
+        .create(&Caller::Anyone, new(Role::Operator, false))
+        .await
+        .unwrap();
     let path = folder.path().join("tokens.json");
     let written = std::fs::read(&path).unwrap();
     for at in 0..written.len() {
