@@ -201,3 +201,35 @@ fn a_chunk_index_is_announced_until_it_is_there() {
         assert_eq!(api.send(&Request::new("GET", &path)).unwrap().status, 404);
     }
 }
+
+/// A server arranges full files by itself, and its metrics say so.
+#[test]
+fn full_files_are_arranged_before_the_finalization() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = Settings::with_config(
+        "[storage]\ndata_file_bytes_max = 262144\nlive_index_packets_max = 8\n",
+    );
+    let server = Server::start(folder.path(), &small);
+    let mut api = server.api();
+    let storage = api.create_storage("open");
+    let metric = "tracehold_storage_files_arranged_total";
+    push(&mut api, &storage, 0..40);
+    let (begin, mut pushed) = (Instant::now(), 40);
+    while api.metric(metric) < 3.0 {
+        assert!(begin.elapsed() < LIMIT, "no file is arranged");
+        push(&mut api, &storage, pushed..pushed + 1);
+        pushed += 1;
+    }
+    assert_eq!(api.state(&storage), "OPEN");
+    let check = |api: &mut Api| {
+        for number in 0..pushed * STREAMS {
+            let (sequence, stream) = (number / STREAMS, number % STREAMS);
+            let packet = api.packet(&storage, number);
+            assert_eq!(packet, payload(stream, sequence, 9000), "packet {number}");
+        }
+        assert!(api.verify(&storage).is_empty());
+    };
+    check(&mut api);
+    api.finalize(&storage);
+    check(&mut api);
+}
