@@ -19,7 +19,7 @@ use crate::{
 
 const MAGIC: [u8; 8] = *b"THREPAIR";
 const WHAT: &str = "repair file";
-/// Missing ranges that a repair records at most; neighbours are joined beyond.
+/// Missing ranges that are recorded at most; neighbours are joined beyond.
 pub const MISSING_COUNT_MAX: usize = 1 << 16;
 
 /// The content of a repair file.
@@ -115,12 +115,39 @@ impl RepairFile {
         self.repairs.iter().flat_map(|repair| &repair.missing)
     }
 
-    /// How many packets are missing at most.
+    /// How many packets are missing at most; a number that several repairs missed counts once.
     #[must_use]
     pub fn missing_packets(&self) -> u64 {
-        self.missing()
-            .map(Missing::packets)
-            .fold(0, u64::saturating_add)
+        let mut ranges: Vec<_> = self
+            .missing()
+            .map(|range| (range.first, range.last))
+            .collect();
+        ranges.sort_unstable();
+        let (mut packets, mut next) = (0_u64, 0);
+        for (first, last) in ranges {
+            let first = first.max(next);
+            if first <= last {
+                let counted = last.saturating_sub(first).saturating_add(1);
+                packets = packets.saturating_add(counted);
+                next = last.saturating_add(1);
+            }
+        }
+        packets
+    }
+
+    /// Joins neighbours of the oldest repairs while there are more than [`MISSING_COUNT_MAX`]
+    /// ranges: what is between them was found before, or is found under its number.
+    pub fn join_neighbours(&mut self) {
+        let mut count = self.missing().count();
+        for repair in &mut self.repairs {
+            while count > MISSING_COUNT_MAX && repair.missing.len() > 1 {
+                let before = repair.missing.len();
+                repair.missing = join_neighbours(&repair.missing);
+                count = count
+                    .saturating_sub(before)
+                    .saturating_add(repair.missing.len());
+            }
+        }
     }
 
     /// Whether a packet that the storage does not have may be missing.
@@ -180,6 +207,19 @@ impl RepairFile {
     }
 }
 
+/// Joins each two neighbours.
+fn join_neighbours(found: &[Missing]) -> Vec<Missing> {
+    let join = |pair: &[Missing]| {
+        let (first, last) = (pair.first()?, pair.last()?);
+        Some(Missing {
+            last: first.last.max(last.last),
+            leaf: first.leaf.filter(|_| pair.len() == 1),
+            ..first.clone()
+        })
+    };
+    found.chunks(2).filter_map(join).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,6 +265,58 @@ mod tests {
         assert!(repair().voids_part(&position(2, 10)));
         assert!(repair().voids_part(&position(4, 12)));
         assert!(!repair().voids_part(&position(5, 12)), "it is newer");
+    }
+
+    fn range(first: u64, last: u64) -> Missing {
+        Missing {
+            first,
+            last,
+            file: 0,
+            offset: 0,
+            length: 1,
+            leaf: Some(1),
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_missing_twice_counts_once() {
+        let mut file = RepairFile::new(StorageId::from_bytes([3; 16]));
+        for missing in [
+            vec![range(10, 12), range(20, 29)],
+            vec![range(0, 0), range(12, 13), range(25, 26), range(30, 30)],
+            vec![range(29, 31)],
+        ] {
+            file.repairs.push(Repair {
+                missing,
+                ..repair()
+            });
+        }
+        assert_eq!(file.missing_packets(), 1 + 4 + 12);
+        file.repairs[2].missing.push(range(0, u64::MAX));
+        assert_eq!(file.missing_packets(), u64::MAX);
+    }
+
+    #[test]
+    fn the_ranges_of_all_repairs_have_one_bound() {
+        let mut file = RepairFile::new(StorageId::from_bytes([3; 16]));
+        let missing: Vec<_> = (0..40_000).map(|at| range(at * 2, at * 2)).collect();
+        for _ in 0..2 {
+            file.repairs.push(Repair {
+                missing: missing.clone(),
+                ..repair()
+            });
+        }
+        file.join_neighbours();
+        let counts: Vec<_> = file.repairs.iter().map(|one| one.missing.len()).collect();
+        assert_eq!(counts, [20_000, 40_000]);
+        assert_eq!(
+            (
+                file.repairs[0].missing[1].first,
+                file.repairs[0].missing[1].last
+            ),
+            (4, 6)
+        );
+        assert!(file.encode().is_ok());
     }
 
     #[test]

@@ -28,6 +28,11 @@ fn a_file_has_one_name_and_a_role() {
             "checksums",
         ),
         (
+            FileName::Repairs(storage()),
+            format!("{ID}.repairs"),
+            "repairs",
+        ),
+        (
             FileName::StorageCopy(storage()),
             format!("{ID}.storage-copy"),
             "storage_copy",
