@@ -104,6 +104,8 @@ pub(crate) struct FileEnds {
 }
 
 fn fill_exactly(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    #[cfg(test)]
+    crate::io::faulty::refusals::check(file, buffer.len(), offset)?;
     match file.read_exact_at(buffer, offset) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             let ends = FileEnds {

@@ -2,6 +2,7 @@
 
 mod files;
 mod names;
+pub(crate) mod refusals;
 
 use std::{
     collections::BTreeMap,

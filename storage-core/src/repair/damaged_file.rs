@@ -3,7 +3,7 @@
 //! Batches begin at blocks, and their headers are covered by a checksum with storage, file and
 //! offset; so are the headers of frames. So whatever decodes at its place was written there.
 
-use std::path::PathBuf;
+use std::{cell::RefCell, collections::BTreeSet, ops::Range, path::PathBuf};
 
 use bytes::Bytes;
 use storage_format::{
@@ -31,6 +31,10 @@ pub(super) struct DamagedFile {
     salt: Option<u64>,
     /// Where its bytes end.
     pub(super) end: u64,
+    /// The blocks that the disk refused to read, by offset.
+    refused: RefCell<BTreeSet<u64>>,
+    /// Where the last block ends that was searched and is not zero.
+    written: u64,
 }
 
 /// A packet that is whole.
@@ -74,6 +78,8 @@ impl DamagedFile {
             end: file
                 .limit
                 .map_or(file.length, |limit| limit.min(file.length)),
+            refused: RefCell::default(),
+            written: 0,
         }))
     }
 
@@ -89,12 +95,30 @@ impl DamagedFile {
         }
         let mut at = offset;
         for block in bytes.chunks_mut(BLOCK_BYTES) {
-            if self.file.fill(block, at).is_err() {
-                block.fill(0);
+            match self.file.fill(block, at) {
+                Ok(()) => {}
+                Err(error) if is_transient(&error) => return Err(failed(error)),
+                Err(_) => {
+                    block.fill(0);
+                    self.refused.borrow_mut().insert(at);
+                }
             }
             at = at.saturating_add(block.len() as u64);
         }
         Ok(bytes)
+    }
+
+    /// If the disk refused to read blocks of a range: where what was written to it ends, as far as
+    /// that is known. Zeros after that were never written.
+    pub(super) fn refused(&self, range: &Range<u64>) -> Option<u64> {
+        let first = range.start.saturating_sub(BLOCK_LENGTH.saturating_sub(1));
+        if first >= range.end {
+            return None;
+        }
+        let refused = self.refused.borrow();
+        let last = refused.range(first..range.end).next_back()?;
+        let last = last.saturating_add(BLOCK_LENGTH);
+        Some(self.written.max(last).min(range.end))
     }
 
     /// The first batch at or after `from` with this number or a greater one.
@@ -114,6 +138,9 @@ impl DamagedFile {
                     file: self.id,
                     offset,
                 };
+                if block.iter().any(|byte| *byte != 0) {
+                    self.written = offset.saturating_add(BLOCK_LENGTH);
+                }
                 let Ok(header) = BatchHeader::decode(block, location) else {
                     continue;
                 };
@@ -159,7 +186,21 @@ impl DamagedFile {
         if segments != header.segments && walk.content.damaged.is_empty() {
             walk.damaged(BATCH_HEADER_BYTES, length, None, None);
         }
+        walk.content.release(length);
         Ok(walk.content)
+    }
+}
+
+impl BatchContent {
+    /// Copies the payloads if they are a small part of their batch, so that few packets that wait
+    /// to be written do not keep all the bytes of many batches.
+    fn release(&mut self, length: usize) {
+        let payloads = self.frames.iter().map(|frame| frame.payload.len());
+        if payloads.sum::<usize>() < length.div_euclid(2) {
+            for frame in &mut self.frames {
+                frame.payload = Bytes::copy_from_slice(&frame.payload);
+            }
+        }
     }
 }
 

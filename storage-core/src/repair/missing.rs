@@ -116,19 +116,20 @@ impl MissingNumbers {
         self.last = self.last.max(end.checked_sub(1)).max(inside);
     }
 
-    /// Ends what is open at the end of the log. `last` is the last number if it is known; otherwise
-    /// the damaged bytes say how many packets there were at most.
-    pub(super) fn end(mut self, last: Option<u64>) -> (Vec<Missing>, Option<u64>) {
+    /// Ends what is open at the end of the log. `known` is the last number up to a place that is
+    /// known, and how many damaged bytes are behind that place; otherwise all damaged bytes say how
+    /// many packets there were at most.
+    pub(super) fn end(mut self, known: Option<(u64, u64)>) -> (Vec<Missing>, Option<u64>) {
         if let Some(region) = &self.open {
             let inside = region.whole.last().copied();
             let inside = inside.max(region.known.last_key_value().map(|(&number, _)| number));
-            let before = self.last.max(inside).max(last);
-            let upper = match last {
-                Some(_) => before.unwrap_or(0),
+            let before = self.last.max(inside).max(known.map(|(last, _)| last));
+            let packets = |bytes: u64| bytes.checked_div(HEADER_BYTES as u64).unwrap_or(0);
+            let upper = match known {
+                Some((_, behind)) => before.unwrap_or(0).saturating_add(packets(behind)),
                 None => {
-                    let most = region.length.checked_div(HEADER_BYTES as u64).unwrap_or(0);
                     let next = before.map_or(0, |before| before.saturating_add(1));
-                    next.saturating_add(most)
+                    next.saturating_add(packets(region.length))
                 }
             };
             self.close(upper.saturating_add(1));
@@ -175,7 +176,7 @@ mod tests {
         missing.whole([12, 13], false);
         assert!(!missing.is_open());
         missing.damage(DataFileId(2), 8192, 88 * 3);
-        let (found, last) = missing.end(Some(15));
+        let (found, last) = missing.end(Some((15, 0)));
         assert_eq!(
             ranges(&found),
             [(7, 7), (9, 9), (10, 10), (11, 11), (14, 15)]
@@ -202,6 +203,11 @@ mod tests {
         missing.damage(DataFileId(0), 4096, 880);
         let (found, last) = missing.end(None);
         assert_eq!((ranges(&found), last), (vec![(10, 20)], Some(20)));
+        // The last number is known up to a place, and 200 of the bytes are behind it.
+        let mut missing = MissingNumbers::after(Some(9));
+        missing.damage(DataFileId(0), 4096, 880);
+        let (found, last) = missing.end(Some((12, 200)));
+        assert_eq!((ranges(&found), last), (vec![(10, 14)], Some(14)));
         let mut missing = MissingNumbers::after(None);
         missing.damage(DataFileId(0), 4096, 0);
         assert_eq!(ranges(&missing.end(None).0), [(0, 0)]);

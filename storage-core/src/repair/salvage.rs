@@ -1,10 +1,11 @@
 //! What is whole behind the first damage of a log.
 
-use std::{collections::HashMap, ops::ControlFlow};
+use std::{cmp::Ordering, collections::HashMap, ops::Range};
 
 use storage_format::{
     DataFileId, LeafId, StorageId, StreamPosition,
     data_file::DataFileHeader,
+    index_part::LogPosition,
     log::{BatchHeader, FILE_HEADER_BYTES},
     repair_file::Missing,
 };
@@ -21,8 +22,10 @@ use crate::{Progress, StorageError, recovery::LogFiles};
 pub(super) struct Evidence {
     /// All batches with smaller numbers were durable.
     pub(super) durable: u64,
-    /// The number of the last packet of the index parts, and the batch after it.
-    last: Option<(u64, u64)>,
+    /// The number of the last packet of the index parts.
+    last: Option<u64>,
+    /// Where the batches end that the index parts cover.
+    position: Option<LogPosition>,
     /// Headers of leaves.
     leaves: HashMap<LeafId, DataFileHeader>,
 }
@@ -34,19 +37,35 @@ enum Found<'a> {
     /// Bytes without a batch.
     Gap {
         file: DataFileId,
-        offset: u64,
-        length: u64,
+        bytes: Range<u64>,
+        /// If the disk refuses to read some of them: where they end that were written.
+        refused: Option<u64>,
     },
     /// What is left of a batch.
     Batch {
         file: DataFileId,
         offset: u64,
         header: &'a BatchHeader,
+        /// Whether the disk refuses to read some of its bytes.
+        is_refused: bool,
         content: BatchContent,
     },
 }
 
-type Visit<'v> = dyn FnMut(Found<'_>) -> Result<ControlFlow<()>, StorageError> + 'v;
+/// Why a walk ends before the end of the log.
+enum Stop {
+    /// What comes now is not of the log.
+    End,
+    Failed(StorageError),
+}
+
+impl From<StorageError> for Stop {
+    fn from(error: StorageError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Visit<'v> = dyn FnMut(Found<'_>) -> Result<(), Stop> + 'v;
 
 /// The log behind its first damage.
 pub(super) struct Salvage<'a> {
@@ -77,60 +96,64 @@ impl Salvage<'_> {
         let mut number = self.cut.end.batch;
         let mut start = self.cut.offset;
         for file in self.chain.iter().skip(self.cut.at) {
-            let id = file.id;
-            if let Some(header) = &file.header {
-                let first_batch = header.first_batch;
-                if visit(Found::File { first_batch })?.is_break() {
-                    return Ok(());
-                }
+            let from = std::mem::replace(&mut start, FILE_HEADER_BYTES as u64);
+            match self.walk_file(file, from, &mut number, visit) {
+                Ok(()) => {}
+                Err(Stop::End) => return Ok(()),
+                Err(Stop::Failed(error)) => return Err(error),
             }
-            let mut at = std::mem::replace(&mut start, FILE_HEADER_BYTES as u64);
-            let mut opened = DamagedFile::open(self.storage, file)?;
-            while let Some(damaged) = &mut opened {
-                let next = damaged.next_batch(at, number, self.progress)?;
+        }
+        Ok(())
+    }
+
+    /// Walks through a file from a place on; `number` is that of the next batch.
+    fn walk_file(
+        &self,
+        file: &LogFile,
+        mut at: u64,
+        number: &mut u64,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), Stop> {
+        let id = file.id;
+        if let Some(header) = &file.header {
+            let first_batch = header.first_batch;
+            visit(Found::File { first_batch })?;
+        }
+        if let Some(mut damaged) = DamagedFile::open(self.storage, file)? {
+            loop {
+                let next = damaged.next_batch(at, *number, self.progress)?;
                 let found = next.as_ref().map_or(damaged.end, |(offset, _)| *offset);
                 if found > at {
-                    let length = found.saturating_sub(at);
-                    let offset = at;
-                    if visit(Found::Gap {
+                    visit(Found::Gap {
                         file: id,
-                        offset,
-                        length,
-                    })?
-                    .is_break()
-                    {
-                        return Ok(());
-                    }
+                        bytes: at..found,
+                        refused: damaged.refused(&(at..found)),
+                    })?;
                 }
                 let Some((offset, header)) = next else {
                     at = at.max(found);
                     break;
                 };
                 self.progress.add(header.padded_length());
-                number = header.number.saturating_add(1);
+                *number = header.number.saturating_add(1);
                 let content = damaged.content(offset, &header)?;
                 at = offset.saturating_add(header.padded_length());
-                let batch = Found::Batch {
+                visit(Found::Batch {
                     file: id,
                     offset,
                     header: &header,
+                    is_refused: damaged.refused(&(offset..at)).is_some(),
                     content,
-                };
-                if visit(batch)?.is_break() {
-                    return Ok(());
-                }
+                })?;
             }
-            if let Some(length) = file.limit.and_then(|limit| limit.checked_sub(at))
-                && length > 0
-                && visit(Found::Gap {
-                    file: id,
-                    offset: at,
-                    length,
-                })?
-                .is_break()
-            {
-                return Ok(());
-            }
+        }
+        let limit = file.limit.unwrap_or(at);
+        if at < limit {
+            visit(Found::Gap {
+                file: id,
+                bytes: at..limit,
+                refused: None,
+            })?;
         }
         Ok(())
     }
@@ -141,13 +164,15 @@ impl Salvage<'_> {
         for part in &files.parts {
             let leaves = &part.footer.leaves;
             let last = leaves.iter().map(|leaf| leaf.numbers.last).max();
-            let batch = part.footer.position.map(|position| position.batch);
-            let Some((last, batch)) = last.zip(batch) else {
+            let Some((last, position)) = last.zip(part.footer.position) else {
                 continue;
             };
-            evidence.durable = evidence.durable.max(batch);
-            let known = evidence.last.unwrap_or_default();
-            evidence.last = Some((known.0.max(last), known.1.max(batch)));
+            evidence.durable = evidence.durable.max(position.batch);
+            evidence.last = evidence.last.max(Some(last));
+            let known = evidence.position.map(|known| known.batch);
+            if known < Some(position.batch) {
+                evidence.position = Some(position);
+            }
             for leaf in leaves {
                 evidence
                     .leaves
@@ -177,7 +202,7 @@ impl Salvage<'_> {
                         .extend(headers.map(|header| (header.leaf, header)));
                 }
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(())
         })?;
         Ok(evidence)
     }
@@ -195,22 +220,24 @@ impl Salvage<'_> {
             take,
             missing: MissingNumbers::after(self.whole.last_number),
             next: self.cut.end.batch,
+            behind: 0,
             last_of: HashMap::new(),
             salvaged: Salvaged::default(),
         };
         self.walk(&mut |found| match found {
-            Found::File { .. } => Ok(ControlFlow::Continue(())),
+            Found::File { .. } => Ok(()),
             Found::Gap {
                 file,
-                offset,
-                length,
-            } => Ok(collector.gap(file, offset, length)),
+                bytes,
+                refused,
+            } => collector.gap(file, &bytes, refused),
             Found::Batch {
                 file,
                 offset,
                 header,
+                is_refused,
                 content,
-            } => collector.batch((file, offset), header, content),
+            } => collector.batch((file, offset), header, is_refused, content),
         })?;
         let end = self.chain.last();
         let length = end.map_or(0, |file| file.limit.unwrap_or(file.length));
@@ -226,40 +253,70 @@ struct Collector<'a, 't> {
     missing: MissingNumbers,
     /// The number of the next batch.
     next: u64,
+    /// Damaged bytes since the last batch that is whole, behind what the index parts cover.
+    behind: u64,
     /// Number and position of the last packet of each leaf.
     last_of: HashMap<LeafId, (u64, StreamPosition)>,
     salvaged: Salvaged,
 }
 
 impl Collector<'_, '_> {
-    fn gap(&mut self, file: DataFileId, offset: u64, length: u64) -> ControlFlow<()> {
-        if self.next >= self.evidence.durable {
-            return ControlFlow::Break(());
-        }
+    /// Bytes without a batch. Where no batch was durable that is known, they are the torn end of the
+    /// log, unless the disk refuses to read them: then they may be what was acknowledged last.
+    fn gap(
+        &mut self,
+        file: DataFileId,
+        bytes: &Range<u64>,
+        refused: Option<u64>,
+    ) -> Result<(), Stop> {
+        let end = match refused {
+            _ if self.next < self.evidence.durable => bytes.end,
+            Some(end) => end,
+            None => return Err(Stop::End),
+        };
+        self.damage(file, bytes.start, end.saturating_sub(bytes.start));
+        Ok(())
+    }
+
+    fn damage(&mut self, file: DataFileId, offset: u64, length: u64) {
         self.missing.damage(file, offset, length);
-        ControlFlow::Continue(())
+        let covered = self
+            .evidence
+            .position
+            .map_or(0, |position| match file.cmp(&position.file) {
+                Ordering::Less => u64::MAX,
+                Ordering::Equal => position.offset,
+                Ordering::Greater => 0,
+            });
+        let end = offset.saturating_add(length);
+        let behind = end.saturating_sub(covered.max(offset));
+        self.behind = self.behind.saturating_add(behind);
     }
 
     fn batch(
         &mut self,
         (file, offset): (DataFileId, u64),
         header: &BatchHeader,
+        is_refused: bool,
         mut content: BatchContent,
-    ) -> Result<ControlFlow<()>, StorageError> {
-        if header.number > self.next && self.gap(file, offset, 0).is_break() {
-            return Ok(ControlFlow::Break(()));
+    ) -> Result<(), Stop> {
+        // Nothing is before a batch that skips numbers, not even a gap: a file is missing.
+        if header.number > self.next && !self.missing.is_open() {
+            self.gap(file, &(offset..offset), None)?;
         }
         let is_known = |frame: &WholeFrame| self.header_of(frame.leaf).is_some();
         let is_damaged = !content.damaged.is_empty() || !content.frames.iter().all(is_known);
-        if is_damaged && header.number >= self.evidence.durable {
-            return Ok(ControlFlow::Break(()));
+        if is_damaged && header.number >= self.evidence.durable && !is_refused {
+            return Err(Stop::End);
         }
         content.frames.retain(is_known);
         self.next = header.number.saturating_add(1);
         if is_damaged {
             let lengths = content.damaged.iter().map(|bytes| bytes.length);
             let length = lengths.fold(0, u64::saturating_add);
-            self.missing.damage(file, offset, length);
+            self.damage(file, offset, length);
+        } else {
+            self.behind = 0;
         }
         for bytes in &content.damaged {
             if let Some((leaf, number)) = bytes.leaf.zip(bytes.number) {
@@ -272,7 +329,7 @@ impl Collector<'_, '_> {
         for frame in content.frames {
             self.frame(frame)?;
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(())
     }
 
     /// Takes a packet, unless it was found before.
@@ -301,9 +358,10 @@ impl Collector<'_, '_> {
         if self.next < self.evidence.durable && !self.missing.is_open() {
             self.missing.damage(file, length, 0);
         }
-        let is_last_known = |&(_, batch): &(u64, u64)| batch >= self.evidence.durable;
-        let last = self.evidence.last.filter(is_last_known);
-        let (missing, last_number) = self.missing.end(last.map(|(last, _)| last));
+        let covered = self.evidence.position.map(|position| position.batch);
+        let is_last_known = covered.is_some_and(|batch| batch >= self.evidence.durable);
+        let last = self.evidence.last.filter(|_| is_last_known);
+        let (missing, last_number) = self.missing.end(last.map(|last| (last, self.behind)));
         Salvaged {
             missing,
             last_number,
