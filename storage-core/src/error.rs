@@ -90,6 +90,16 @@ pub enum StorageError {
         /// The storage.
         storage: StorageId,
     },
+    /// The damage is in files that a repair does not read.
+    #[error(
+        "{damage}; storage {storage} has data files of version 1, or arranged ones, and a repair reads none of them"
+    )]
+    NotRepairable {
+        /// The storage.
+        storage: StorageId,
+        /// Its damage.
+        damage: Box<StorageError>,
+    },
     /// The state of the storage does not allow the action.
     #[error("storage {storage} is {state}, but {action} needs {needed}")]
     WrongState {
@@ -421,6 +431,7 @@ impl StorageError {
             } => "storage_not_open",
             Self::WrongState { .. } => "storage_state_conflict",
             Self::Held { .. } => "storage_held",
+            Self::NotRepairable { .. } => "storage_not_repairable",
             Self::StreamKindConflict { .. } => "stream_kind_conflict",
             Self::AgentMetadataConflict(_) => "agent_metadata_conflict",
             Self::SequenceGap { .. } => "sequence_gap",

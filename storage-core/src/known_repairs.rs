@@ -1,10 +1,13 @@
 //! What a storage knows of its repairs, and of damage that was not repaired.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use storage_format::{paths::FileRole, repair_file::RepairFile};
+use storage_format::{
+    paths::{FileName, FileRole},
+    repair_file::RepairFile,
+};
 
-use crate::{StorageError, recovery::read_repairs, storage::Storage};
+use crate::{StorageError, io_thread::IoThread, recovery::read_repairs, storage::Storage};
 
 impl Storage {
     /// How its log was repaired.
@@ -61,4 +64,22 @@ impl Storage {
             }),
         }
     }
+}
+
+/// Writes the repair file of the storage in `folder`.
+///
+/// # Errors
+/// When it cannot be written, or has too many repairs.
+pub(crate) async fn publish_repairs(
+    folder: &Path,
+    repairs: &RepairFile,
+    io_thread: &IoThread,
+) -> Result<(), StorageError> {
+    let name = FileName::Repairs(repairs.storage).to_string();
+    let path = folder.join(&name);
+    let bytes = repairs.encode().map_err(StorageError::damaged(&path))?;
+    let published = io_thread
+        .publish(folder.to_owned(), name, bytes.into())
+        .await;
+    published.map_err(StorageError::io("write", path))
 }

@@ -49,6 +49,7 @@ mod codec;
 mod config;
 mod counters;
 mod damage;
+mod deletion;
 mod droppable;
 mod engine;
 mod error;

@@ -44,6 +44,11 @@ impl Progress {
         self.bytes_done.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Adds bytes to do.
+    pub fn expect(&self, bytes: u64) {
+        self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Begins a job of this many bytes.
     pub fn begin(&self, total: u64) {
         self.bytes_done.store(0, Ordering::Relaxed);

@@ -29,9 +29,7 @@ use crate::{
     clock::now_ns,
     damage::Damage,
     droppable::{Droppable, DroppedPackets, LaneSignal},
-    io::rename,
     io_thread::{IoThread, Tail},
-    labels::is_held,
     leaf_bytes::{LeafMap, LeafReader},
     poison::Poison,
     read::read_whole,
@@ -40,7 +38,6 @@ use crate::{
     state::may_move,
     status::{WriteCounts, WriteStatus},
     storage_copy,
-    traced::on_thread,
     tree::{BlockCache, Found, IndexTree, ReadEntries},
     writer::WriterMessage,
 };
@@ -50,7 +47,7 @@ use crate::{
 pub(crate) struct Storage {
     pub(crate) id: StorageId,
     pub(crate) folder: PathBuf,
-    file: RwLock<StorageFile>,
+    pub(crate) file: RwLock<StorageFile>,
     /// `None` while the tree of a finalized storage is not loaded.
     pub(crate) tree: RwLock<Option<IndexTree>>,
     pub(crate) counts: WriteCounts,
@@ -60,7 +57,7 @@ pub(crate) struct Storage {
     /// Its droppable packets.
     pub(crate) lane: Arc<LaneSignal>,
     /// One change of the storage file at a time.
-    changing: tokio::sync::Mutex<()>,
+    pub(crate) changing: tokio::sync::Mutex<()>,
     /// Its storage file or its data could not be read at the start. Nothing is written to it.
     is_unreadable: AtomicBool,
     /// Whether it is recovered.
@@ -72,7 +69,9 @@ pub(crate) struct Storage {
     /// It is being deleted; requests that still use it get the error that it does not exist.
     pub(crate) is_deleted: AtomicBool,
     /// Set once its folder has another name, because it is deleted.
-    is_moved: AtomicBool,
+    pub(crate) is_moved: AtomicBool,
+    /// Set once a repair has put another in its place.
+    pub(crate) is_replaced: AtomicBool,
     /// One load of the tree at a time.
     pub(crate) loading: tokio::sync::Mutex<()>,
     pub(crate) cache: Arc<BlockCache>,
@@ -173,6 +172,7 @@ impl Storage {
             arranging: parking_lot::Mutex::default(),
             is_deleted: AtomicBool::new(false),
             is_moved: AtomicBool::new(false),
+            is_replaced: AtomicBool::new(false),
             loading: tokio::sync::Mutex::default(),
             cache,
             jobs: parking_lot::Mutex::default(),
@@ -244,23 +244,19 @@ impl Storage {
         Ok(())
     }
 
-    /// Refuses what needs the folder of a storage that was deleted.
-    fn check_there(&self) -> Result<(), StorageError> {
+    /// Refuses what needs the folder of a storage that was deleted, and what would change one that
+    /// a repair has replaced: repeated, the request finds what it became.
+    pub(crate) fn check_there(&self) -> Result<(), StorageError> {
         if self.is_moved.load(Ordering::Relaxed) {
             return Err(StorageError::StorageNotFound(self.id));
         }
-        Ok(())
-    }
-
-    /// Gives the folder the name `to`, because the storage is deleted. No change of the storage
-    /// file is under way then, and none comes after it.
-    pub(crate) async fn move_away(&self, to: PathBuf) -> Result<(), StorageError> {
-        let _changing = self.changing.lock().await;
-        let from = self.folder.clone();
-        let moving = move || rename(&from, &to).map_err(StorageError::io("move", from));
-        let moved = on_thread(io_trace::current(), moving).await;
-        moved.map_err(|_| StorageError::Stopping)??;
-        self.is_moved.store(true, Ordering::Relaxed);
+        if self.is_replaced() {
+            return Err(StorageError::Recovering {
+                storage: self.id,
+                bytes_scanned: 0,
+                bytes_total: 0,
+            });
+        }
         Ok(())
     }
 
@@ -388,17 +384,6 @@ impl Storage {
 
     pub(crate) fn path(&self, name: &FileName) -> PathBuf {
         self.folder.join(name.to_string())
-    }
-
-    /// Marks the storage as deleted, unless it is held. No label changes meanwhile, so that a hold
-    /// is either seen here or refused.
-    pub(crate) async fn mark_deleted(&self) -> Result<(), StorageError> {
-        let _changing = self.changing.lock().await;
-        if is_held(&self.file.read()) {
-            return Err(StorageError::Held { storage: self.id });
-        }
-        self.is_deleted.store(true, Ordering::SeqCst);
-        Ok(())
     }
 
     /// Changes the storage file: on disk first, then in memory.

@@ -13,12 +13,12 @@ use std::{
     collections::BTreeMap,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 use storage_core::{Engine, IoChoice, Progress, RepairReport, Selection};
 use storage_format::{
-    LeafType, StorageId,
+    DataFileId, LeafType, StorageId,
     log::{BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, BatchLocation, FILE_HEADER_BYTES},
     paths::{FileName, STORAGES_FOLDER},
     storage_file::StorageState,
@@ -294,6 +294,67 @@ async fn a_missing_file_loses_its_packets() {
     .await;
 }
 
+/// The end of the log is lost, from before the end of what the index parts cover: nothing says how
+/// many packets there were behind that, so no number of theirs is given again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_end_is_missing_beyond_the_index_parts() {
+    let (folder, storage) = two_files(true).await;
+    let engine = open(folder.path()).await;
+    push_all(&engine, storage, "array", PACKETS..PACKETS + 3).await;
+    let killed = copy_of_running(folder.path());
+    engine.shutdown().await.unwrap();
+    let files = data_files(killed.path(), storage);
+    assert_eq!(files.len(), 3);
+    let (offset, _) = *batches(&files[1], storage).last().unwrap();
+    let file = std::fs::File::options().write(true).open(&files[1]);
+    file.unwrap().set_len(offset).unwrap();
+    let length = std::fs::metadata(&files[2]).unwrap().len();
+    overwrite(&files[2], 0, &vec![0; length as usize]);
+    let engine = open(killed.path()).await;
+    let progress = Arc::new(Progress::default());
+    let repaired = engine
+        .storages()
+        .repair(storage, true, Arc::clone(&progress));
+    let repaired = repaired.await.unwrap();
+    assert_eq!((repaired.packets, repaired.files), (PACKETS - 1, 3));
+    let missing = [PACKETS - 1, PACKETS, PACKETS + 1, PACKETS + 2];
+    let whole: Vec<u64> = (0..PACKETS - 1).collect();
+    check_storage(&engine, storage, &whole, &missing).await;
+    push_all(&engine, storage, "array", PACKETS - 1..PACKETS).await;
+    let selection = Selection {
+        limit: usize::MAX,
+        ..Selection::default()
+    };
+    let page = engine.reading().descriptors(storage, selection).await;
+    let last = page.unwrap().items.last().unwrap().entry.number;
+    assert!(last > PACKETS + 2, "{last} is the number of another packet");
+    engine.shutdown().await.unwrap();
+}
+
+/// A survey counts no byte twice, and none that it was not to read.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_survey_reads_what_it_says() {
+    let (folder, storage) = two_files(false).await;
+    let files = data_files(folder.path(), storage);
+    flip(&files[0], batches(&files[0], storage)[1].0 + 200);
+    let engine = open(folder.path()).await;
+    let progress = Arc::new(Progress::default());
+    let plan = engine
+        .storages()
+        .repair(storage, false, Arc::clone(&progress))
+        .await
+        .unwrap();
+    assert_eq!((plan.files, plan.missing_packets), (2, 1));
+    let lengths = files
+        .iter()
+        .map(|path| std::fs::metadata(path).unwrap().len());
+    assert!(plan.bytes > 0 && plan.bytes <= lengths.sum());
+    let done = progress.bytes_done.load(Ordering::Relaxed);
+    let total = progress.bytes_total.load(Ordering::Relaxed);
+    assert!(done > 0 && done <= total, "{done} of {total}");
+    engine.shutdown().await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storage_can_be_repaired_twice() {
     let (folder, storage) = two_files(false).await;
@@ -336,4 +397,48 @@ async fn only_a_failed_storage_is_repaired() {
     check_intact(&engine, storage, 3).await;
     assert!(data_file(&engine, storage).await.exists());
     engine.shutdown().await.unwrap();
+}
+
+/// The repair file of an open storage is damaged: where its log was cut is in the data files.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_repair_file_is_derived_from_the_log() {
+    for is_damaged_again in [false, true] {
+        let (folder, storage) = two_files(false).await;
+        let files = data_files(folder.path(), storage);
+        flip(&files[0], batches(&files[0], storage)[1].0 + 200);
+        let engine = open(folder.path()).await;
+        repair(&engine, storage, true).await;
+        push_all(&engine, storage, "array", PACKETS..PACKETS + 3).await;
+        let killed = copy_of_running(folder.path());
+        engine.shutdown().await.unwrap();
+        let path = killed.path().join(STORAGES_FOLDER);
+        let name = FileName::Repairs(storage).to_string();
+        flip(&path.join(storage.to_string()).join(name), 40);
+        let mut whole: Vec<u64> = (0..PACKETS + 3).filter(|&at| at != 1).collect();
+        if is_damaged_again {
+            let copied = data_files(killed.path(), storage).pop().unwrap();
+            let copied = copied.with_file_name(FileName::Data(DataFileId(2)).to_string());
+            let (offset, header) = batches(&copied, storage)[0];
+            flip(&copied, offset + header.length - 1);
+            whole.clear();
+        }
+        let engine = open(killed.path()).await;
+        let found = engine.storages().status(storage).unwrap();
+        assert_eq!(found.state, StorageState::Failed);
+        let repaired = repair(&engine, storage, true).await;
+        assert!(repaired.missing_packets >= 1, "{repaired:?}");
+        if is_damaged_again {
+            whole = sequences(&engine, storage).await;
+            assert!(whole.len() as u64 >= PACKETS, "{whole:?}");
+        }
+        check_storage(&engine, storage, &whole, &[1]).await;
+        push_all(&engine, storage, "array", PACKETS + 3..PACKETS + 5).await;
+        whole.extend(PACKETS + 3..PACKETS + 5);
+        engine.shutdown().await.unwrap();
+        let engine = open(killed.path()).await;
+        check_storage(&engine, storage, &whole, &[1]).await;
+        engine.storages().finalize(storage).await.unwrap();
+        check_storage(&engine, storage, &whole, &[1]).await;
+        engine.shutdown().await.unwrap();
+    }
 }

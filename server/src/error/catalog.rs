@@ -151,6 +151,10 @@ const CATALOG: &[Entry] = catalog! {
     409 "storage_not_open" "the storage is not open",
         "a new storage is CREATED and accepts packets after it is opened",
         "open it with POST /api/v1/storages/{id}/open";
+    409 "storage_not_repairable" "the storage cannot be repaired",
+        "it has data files of version 1, or arranged ones; detail says which file is damaged",
+        "restore that file, or copy what can be read to another storage: \
+         POST /api/v1/storages/{id}/copy";
     409 "storage_state_conflict" "the state of the storage does not allow this",
         "states only move forward, and only an open storage accepts packets",
         "GET /api/v1/storages/{id} shows the state; for more packets create another storage";

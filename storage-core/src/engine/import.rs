@@ -99,20 +99,24 @@ impl Transfer {
         if !existing.is_unreadable() {
             return Err(StorageError::StorageExists(id));
         }
-        self.replace_unreadable(staged).await
+        self.replace_unreadable(&existing, staged).await
     }
 
     /// Publishes a storage in place of one with its id that cannot be read.
-    async fn replace_unreadable(&self, staged: Staged) -> Result<StorageInfo, StorageError> {
-        // A deletion that removes it first wins.
-        let replaced = self.registry.remove(staged.file.id)?;
-        assert!(replaced.is_unreadable(), "only such a storage is replaced");
+    async fn replace_unreadable(
+        &self,
+        replaced: &Arc<Storage>,
+        staged: Staged,
+    ) -> Result<StorageInfo, StorageError> {
+        // A deletion or a repair that comes first wins.
+        let _changing = replaced.hold().await?;
+        self.registry.remove(replaced)?;
         let (folder, target) = (staged.folder.clone(), replaced.folder.clone());
         let exchanged = self
             .blocking
             .run(Cause::Import, move || exchange_durably(&folder, &target));
         if let Err(error) = exchanged.await {
-            self.registry.insert(replaced, None);
+            self.registry.insert(Arc::clone(replaced), None);
             return Err(error);
         }
         crate::fault_point!(async "import.exchanged");

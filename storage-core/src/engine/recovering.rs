@@ -19,6 +19,7 @@ use tokio::{sync::Semaphore, task::JoinSet};
 use super::{folders::remove_leftovers, tasks::Tasks};
 use crate::{
     Progress, RecoveryStatus, StorageError,
+    known_repairs::publish_repairs,
     panic::panic_message,
     recovery::{Recovered, Scan, ScanThreads, recover},
     state::accepts_packets,
@@ -219,9 +220,15 @@ impl Recoveries {
             plan.panic_at(crate::io::faulty::Operation::Adopt);
         }
         let mut file = storage.info();
-        let damage = recovered.damage.as_ref().map(ToString::to_string);
+        let mut damage = recovered.damage.as_ref().map(ToString::to_string);
         if let Some(damage) = recovered.damage {
             storage.set_damage(damage);
+        }
+        if damage.is_none() && file.state != StorageState::Failed && recovered.has_void_repairs {
+            // A repair that ended before it took effect would do so with the next data file.
+            let io_thread = &self.services.io_thread;
+            let published = publish_repairs(&storage.folder, &recovered.repairs, io_thread);
+            damage = published.await.err().map(|error| error.to_string());
         }
         // A file that seems to be left over may be what remains of a damaged log.
         if damage.is_none() && file.state != StorageState::Failed {

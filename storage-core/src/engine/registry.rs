@@ -89,22 +89,32 @@ impl Registry {
         }
     }
 
-    /// Replaces a storage by what it became; whether it was still there.
-    pub(super) fn replace(&self, before: &Arc<Storage>, storage: Arc<Storage>) -> bool {
-        let mut storages = self.storages.write();
-        match storages.get_mut(&before.id) {
-            Some(known) if Arc::ptr_eq(known, before) => {
-                *known = storage;
-                true
-            }
-            _ => false,
-        }
+    /// Whether requests find this storage under its id.
+    pub(super) fn has(&self, storage: &Arc<Storage>) -> bool {
+        let known = self.known(storage.id);
+        known.is_ok_and(|known| Arc::ptr_eq(&known, storage))
+    }
+
+    /// Replaces a storage, which is there, by what it became.
+    pub(super) fn replace(&self, before: &Arc<Storage>, storage: Arc<Storage>) {
+        let previous = self.storages.write().insert(before.id, storage);
+        let is_before = previous.is_some_and(|previous| Arc::ptr_eq(&previous, before));
+        assert!(
+            is_before,
+            "a storage that is held is neither deleted nor replaced"
+        );
     }
 
     /// Removes a storage, so that no request finds it any more.
-    pub(super) fn remove(&self, id: StorageId) -> Result<Arc<Storage>, StorageError> {
-        let removed = self.storages.write().remove(&id);
-        removed.ok_or(StorageError::StorageNotFound(id))
+    pub(super) fn remove(&self, storage: &Arc<Storage>) -> Result<(), StorageError> {
+        let mut storages = self.storages.write();
+        match storages.get(&storage.id) {
+            Some(known) if Arc::ptr_eq(known, storage) => {
+                storages.remove(&storage.id);
+                Ok(())
+            }
+            _ => Err(StorageError::StorageNotFound(storage.id)),
+        }
     }
 
     /// Forgets the idempotency key of a storage that is deleted.

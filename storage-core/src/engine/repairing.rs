@@ -16,6 +16,7 @@ use crate::{
     clock::now_ns,
     io::{rename, sync_folder},
     io_thread::IoThreadRequest,
+    known_repairs::publish_repairs,
     read::read_whole,
     recovery::{Recovered, Scan, recover},
     repair::{Survey, survey},
@@ -49,8 +50,8 @@ impl Storages {
     /// A repair that ends early leaves the storage FAILED; it can be repeated.
     ///
     /// # Errors
-    /// When there is no such storage, it is not FAILED, its storage file is damaged, it cannot be
-    /// written, or the work was cancelled.
+    /// When there is no such storage, it is not FAILED, its storage file is damaged, its damage is
+    /// in data files of version 1 or arranged ones, it cannot be written, or it was cancelled.
     pub async fn repair(
         &self,
         id: StorageId,
@@ -73,20 +74,25 @@ impl Storages {
         }
         let named: Vec<_> = file.files.iter().map(|file| file.name.clone()).collect();
         let survey = self.survey(&storage, &named, &progress).await?;
-        if survey.has_replaced_files() {
-            // Damage in such a storage cannot be repaired.
-            let recovered = self.recover(&storage, &file, &progress).await?;
-            recovered.damage.map_or(Ok(()), Err)?;
+        let mut report = survey.report();
+        if survey.has_leaf_files() || survey.has_replaced_files() {
+            report.packets = self.packets_of_intact(&storage, &file, &progress).await?;
         }
-        let report = survey.report();
         if !is_confirmed {
             return Ok(report);
         }
         let survey = Arc::new(survey);
         if survey.is_damaged() {
-            self.cut(&storage, &survey, &progress).await?;
+            let cut = self.cut(&storage, &survey, &progress).await;
+            if cut.is_err() {
+                // Its bytes are free for whatever comes next.
+                let _ = self.discard_copy(&storage.folder, &survey).await;
+            }
+            cut?;
+        } else if survey.are_repairs_lost() {
+            self.record(&storage.folder, &survey).await?;
         }
-        self.reopen(&storage, file, &progress).await?;
+        self.reopen(&storage, &file, &progress).await?;
         tracing::warn!(
             storage = %id, packets = report.packets, missing = report.missing_packets,
             "the storage was repaired and is open; missing packets are recorded"
@@ -130,6 +136,24 @@ impl Storages {
             .await
     }
 
+    /// The number of packets of a storage with data files that no repair reads: those of version 1,
+    /// and arranged ones. They must be intact.
+    async fn packets_of_intact(
+        &self,
+        storage: &Arc<Storage>,
+        file: &StorageFile,
+        progress: &Arc<Progress>,
+    ) -> Result<u64, StorageError> {
+        let recovered = self.recover(storage, file, progress).await?;
+        match recovered.damage {
+            Some(damage) => Err(StorageError::NotRepairable {
+                storage: storage.id,
+                damage: Box::new(damage),
+            }),
+            None => Ok(recovered.tree.totals().packets),
+        }
+    }
+
     /// Ends the writer of a storage that failed while it was written, and closes its log.
     async fn end_writer(&self, storage: &Storage) {
         let writer = storage.writer.read().clone();
@@ -162,6 +186,8 @@ impl Storages {
         let (bytes, packets) = survey.copied();
         let folder = storage.folder.clone();
         if packets > 0 {
+            // One that a crash left takes the room that this repair needs.
+            self.discard_copy(&folder, survey).await?;
             self.services.space.check_room(bytes)?;
             let (survey, progress) = (Arc::clone(survey), Arc::clone(progress));
             let folder = folder.clone();
@@ -175,12 +201,24 @@ impl Storages {
         if packets > 0 && names_first {
             self.name(&folder, survey).await?;
         }
-        self.record(storage, &folder, survey).await?;
+        self.record(&folder, survey).await?;
         crate::fault_point!(async "repair.recorded");
         if packets > 0 && !names_first {
             self.name(&folder, survey).await?;
         }
         Ok(())
+    }
+
+    /// Removes the file that continues the log, as long as it has no name.
+    async fn discard_copy(&self, folder: &Path, survey: &Arc<Survey>) -> Result<(), StorageError> {
+        let (folder, survey) = (folder.to_owned(), Arc::clone(survey));
+        let space = Arc::clone(&self.services.space);
+        let discard = move || {
+            survey.discard(&folder)?;
+            space.look();
+            Ok(())
+        };
+        self.blocking.run(Cause::Verify, discard).await
     }
 
     /// Gives the file that continues the log its name.
@@ -197,29 +235,16 @@ impl Storages {
     }
 
     /// Writes the repair file.
-    async fn record(
-        &self,
-        storage: &Storage,
-        folder: &Path,
-        survey: &Survey,
-    ) -> Result<(), StorageError> {
-        let name = FileName::Repairs(storage.id).to_string();
-        let path = folder.join(&name);
-        let bytes = survey.repairs(now_ns()).encode();
-        let bytes = bytes.map_err(StorageError::damaged(&path))?;
-        let published = self
-            .services
-            .io_thread
-            .publish(folder.to_owned(), name, bytes.into())
-            .await;
-        published.map_err(StorageError::io("write", path))
+    async fn record(&self, folder: &Path, survey: &Survey) -> Result<(), StorageError> {
+        let repairs = survey.repairs(now_ns());
+        publish_repairs(folder, &repairs, &self.services.io_thread).await
     }
 
     /// Recovers the storage as a start does, and serves it as an open one.
     async fn reopen(
         &self,
         storage: &Arc<Storage>,
-        file: StorageFile,
+        file: &StorageFile,
         progress: &Arc<Progress>,
     ) -> Result<(), StorageError> {
         let Recovered {
@@ -228,26 +253,37 @@ impl Storages {
             leftovers,
             arranged,
             repairs,
+            has_void_repairs,
             ..
-        } = self.recover(storage, &file, progress).await?;
+        } = self.recover(storage, file, progress).await?;
         if let Some(damage) = damage {
             return Err(damage);
         }
         let Services {
             io_thread, catalog, ..
         } = &self.services;
+        // A change of labels, a deletion or an import in its place comes before, or finds what the
+        // storage became.
+        let _changing = storage.hold().await?;
+        if !self.registry.has(storage) {
+            return Err(StorageError::StorageNotFound(storage.id));
+        }
+        let file = self.file_of(storage).await?;
+        if has_void_repairs {
+            publish_repairs(&storage.folder, &repairs, io_thread).await?;
+        }
         publish_file(&storage.folder, &file, io_thread, catalog).await?;
         crate::fault_point!(async "repair.published");
+        remove_leftovers(leftovers).await;
+        remove_leftovers(arranged).await;
         let cache = Arc::clone(&self.block_cache);
         let open = Storage::new(storage.folder.clone(), file, Some(tree), cache);
         open.set_repairs(repairs);
         let open = Arc::new(open);
-        if !self.registry.replace(storage, Arc::clone(&open)) {
-            return Err(StorageError::StorageNotFound(storage.id));
-        }
-        remove_leftovers(leftovers).await;
-        remove_leftovers(arranged).await;
+        // Whoever finds it finds its writer.
         self.tasks.start_writer(&open, &self.services);
+        self.registry.replace(storage, open);
+        storage.set_replaced();
         Ok(())
     }
 

@@ -380,8 +380,16 @@ impl Storages {
     /// # Errors
     /// When there is no such storage, it is held, or its folder cannot be renamed.
     pub async fn delete(&self, id: StorageId) -> Result<(), StorageError> {
-        self.registry.known(id)?.mark_deleted().await?;
-        let storage = self.registry.remove(id)?;
+        let storage = loop {
+            let storage = self.registry.known(id)?;
+            match storage.mark_deleted().await {
+                Ok(()) => break storage,
+                // A repair has put another in its place.
+                Err(_) if storage.is_replaced() => {}
+                Err(error) => return Err(error),
+            }
+        };
+        self.registry.remove(&storage)?;
         crate::fault_point!(async "delete.begun");
         storage.cancel_jobs();
         // A recovery ends before, or finds the storage deleted.

@@ -39,6 +39,7 @@ use self::{
 };
 use crate::{
     StorageError,
+    error::is_transient,
     io_thread::Tail,
     tree::{IndexPart, IndexTree},
 };
@@ -58,6 +59,8 @@ pub(crate) struct Recovered {
     /// The repairs of the log that took effect.
     pub(crate) repairs: RepairFile,
     replacements: Replacements,
+    /// Whether the repair file has others, which it must not have when the log is written.
+    pub(crate) has_void_repairs: bool,
 }
 
 /// The files in the folder of a storage.
@@ -90,9 +93,15 @@ impl DataFile {
         let length = length.map_err(StorageError::io("get the length of", &path))?;
         let start = usize::try_from(length).unwrap_or(usize::MAX);
         let start = start.min(FILE_HEADER_BYTES);
-        let start = file
-            .read(0, start)
-            .map_err(StorageError::io("read", &path))?;
+        let start = match file.read(0, start) {
+            Ok(bytes) => bytes,
+            Err(error) if is_transient(&error) => {
+                return Err(StorageError::io("read", path)(error));
+            }
+            // Whoever needs the header meets the error again; a file that a repair cut off is not
+            // read at all.
+            Err(_) => vec![0; start],
+        };
         // A damaged header must not turn a file of the log into that of a leaf, of which an empty
         // one is removed. Files of the log are numbered; ids of leaves are random.
         let is_leaf = !is_without_magic(&DataFileHeader::decode(&start));
@@ -155,7 +164,7 @@ pub(crate) fn recover(
     let (replacements, mut leftovers) = listing.take_replaced(named);
     let arranged = listing.take_arranged(storage);
     let repairs = read_repairs(folder, storage)?;
-    let repairs = listing.take_effect(repairs);
+    let (repairs, has_void_repairs) = listing.take_effect(repairs);
     leftovers.append(&mut listing.unpublished);
     let mut recovered = Recovered {
         tree: IndexTree::new(storage),
@@ -165,6 +174,7 @@ pub(crate) fn recover(
         arranged,
         repairs,
         replacements,
+        has_void_repairs,
     };
     recovered.add_files(storage, listing, torn_bytes_max, scan)?;
     Ok(recovered)
@@ -194,6 +204,7 @@ pub(crate) fn rebuild(
         arranged: Vec::new(),
         repairs: RepairFile::new(storage),
         replacements,
+        has_void_repairs: false,
     };
     let lengths: Vec<_> = (listing.data.iter())
         .map(|(&file, data)| (file, data.length))

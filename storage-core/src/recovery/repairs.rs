@@ -11,7 +11,9 @@ use storage_format::{
 };
 
 use super::{Listing, parts::is_void};
-use crate::{StorageError, log_scan::LogScanner, read::read_small, tree::IndexPart};
+use crate::{
+    StorageError, error::is_transient, log_scan::LogScanner, read::read_small, tree::IndexPart,
+};
 
 /// The repair file in `folder`; that of a storage that was never repaired is empty.
 ///
@@ -56,6 +58,8 @@ pub(crate) struct LogFiles {
     pub(crate) next_file: u64,
     /// The repairs that took effect.
     pub(crate) repairs: RepairFile,
+    /// Whether the repair file is lost, so that the repairs are derived from the data files.
+    pub(crate) are_repairs_lost: bool,
 }
 
 impl LogFiles {
@@ -69,7 +73,7 @@ impl LogFiles {
 /// files `named`; blocks the thread.
 ///
 /// # Errors
-/// When a file cannot be opened.
+/// When a file cannot be opened, or the operating system has no resources to read one.
 pub(crate) fn log_files(
     folder: &Path,
     storage: StorageId,
@@ -84,13 +88,25 @@ pub(crate) fn log_files(
     let all = listing.data.iter().filter(|(_, data)| data.is_of_log);
     let next_file = all.map(|(id, _)| id.0.saturating_add(1)).max();
     let _arranged = listing.take_arranged(storage);
-    let repairs = listing.take_effect(read_repairs(folder, storage)?);
+    let (repairs, are_repairs_lost) = match read_repairs(folder, storage) {
+        Ok(repairs) => (repairs, false),
+        Err(error @ StorageError::Exhausted { .. }) => return Err(error),
+        // Of what arranged files replaced, the headers are gone.
+        Err(error) if !named.is_empty() => return Err(error),
+        Err(error) => (listing.derived_repairs(storage)?.ok_or(error)?, true),
+    };
+    let (repairs, _) = listing.take_effect(repairs);
     let repaired = repairs.repairs.iter().map(|repair| repair.next_file).max();
-    let mut parts: Vec<_> = (listing.parts.iter())
-        .filter_map(|path| IndexPart::open(path, storage).ok())
-        .filter(|part| !is_void(&repairs, part) && !replacements.are_gone(&part.footer))
-        .map(Arc::new)
-        .collect();
+    let mut parts = Vec::new();
+    for path in &listing.parts {
+        match IndexPart::open(path, storage) {
+            Ok(part) if is_void(&repairs, &part) || replacements.are_gone(&part.footer) => {}
+            Ok(part) => parts.push(Arc::new(part)),
+            // Whether it is damaged is not known.
+            Err(error @ StorageError::Exhausted { .. }) => return Err(error),
+            Err(_) => {}
+        }
+    }
     parts.sort_by_key(|part| part.header.ordinal);
     let mut files = LogFiles {
         data: BTreeMap::new(),
@@ -101,12 +117,16 @@ pub(crate) fn log_files(
         has_replaced_files: !named.is_empty(),
         next_file: next_file.max(repaired).unwrap_or(0),
         repairs,
+        are_repairs_lost,
     };
     for (id, data) in listing.data.into_iter().filter(|(_, data)| data.is_of_log) {
-        let header = LogScanner::header(&data.path, storage, id);
-        // One that cannot be read is as one that is damaged.
-        if let Ok(Ok(header)) = header {
-            files.headers.insert(id, header);
+        match LogScanner::header(&data.path, storage, id) {
+            Ok(Ok(header)) => drop(files.headers.insert(id, header)),
+            Err(error) if is_transient(&error) => {
+                return Err(StorageError::io("read", data.path)(error));
+            }
+            // One that cannot be read is as one that is damaged.
+            Ok(Err(_)) | Err(_) => {}
         }
         files.data.insert(id, (data.path, data.length));
     }
@@ -114,9 +134,53 @@ pub(crate) fn log_files(
 }
 
 impl Listing {
+    /// The repairs that the headers of data files show: the log continues at an earlier place than
+    /// where a file ends. What is missing since is unknown. `None` if a header is damaged.
+    fn derived_repairs(&self, storage: StorageId) -> Result<Option<RepairFile>, StorageError> {
+        let mut derived = RepairFile::new(storage);
+        let of_log = self.data.iter().filter(|(_, data)| data.is_of_log);
+        let files: BTreeMap<DataFileId, _> = of_log.map(|(&id, data)| (id, data)).collect();
+        let mut next = files.last_key_value().map(|(&id, _)| id);
+        while let Some(id) = next {
+            let Some(file) = files.get(&id) else {
+                return Ok(None);
+            };
+            let header = match LogScanner::header(&file.path, storage, id) {
+                Ok(Ok(header)) => header,
+                Err(error) if is_transient(&error) => {
+                    return Err(StorageError::io("read", &file.path)(error));
+                }
+                Ok(Err(_)) | Err(_) => return Ok(None),
+            };
+            let previous = header.previous;
+            let before = files.range(..id).next_back().map(|(&id, _)| id);
+            let is_cut = before != previous.map(|previous| previous.file)
+                || previous.is_some_and(|previous| {
+                    let length = files.get(&previous.file).map(|file| file.length);
+                    length.is_some_and(|length| length > previous.length)
+                });
+            if is_cut {
+                derived.repairs.push(Repair {
+                    time: header.created,
+                    cut: previous.map(|previous| (previous.file.0, previous.length)),
+                    batch: header.first_batch,
+                    next_file: id.0,
+                    copied_packets: 1,
+                    next_number: 0,
+                    missing: Vec::new(),
+                });
+            }
+            next = previous.map(|previous| previous.file);
+        }
+        derived.repairs.reverse();
+        Ok(Some(derived))
+    }
+
     /// Removes the data files that do not belong to the log since it was repaired; returns the
-    /// repairs that took effect.
-    pub(super) fn take_effect(&mut self, mut repairs: RepairFile) -> RepairFile {
+    /// repairs that took effect, and whether there are others. Their files must not come into being
+    /// otherwise: the repair file is written without them before the log is.
+    pub(super) fn take_effect(&mut self, mut repairs: RepairFile) -> (RepairFile, bool) {
+        let recorded = repairs.repairs.len();
         let is_of_log = |id: DataFileId| id.replaced().is_none();
         let newest = self.data.iter().filter(|(_, data)| data.is_of_log);
         let newest = newest.map(|(&id, _)| id).filter(|&id| is_of_log(id));
@@ -129,6 +193,7 @@ impl Listing {
             let mut repairs = repairs.repairs.iter();
             !data.is_of_log || !repairs.any(|repair| repair.voids_file(id))
         });
-        repairs
+        let has_void = repairs.repairs.len() < recorded;
+        (repairs, has_void)
     }
 }

@@ -87,7 +87,6 @@ pub(super) struct Whole {
     pub(super) last_number: Option<u64>,
     pub(super) packets: u64,
     pub(super) bytes: u64,
-    pub(super) files: u64,
 }
 
 /// The first damage of a log, or its end.
@@ -100,6 +99,18 @@ pub(super) struct Cut {
     pub(super) offset: u64,
     /// Whether the disk refuses to read it.
     pub(super) is_unreadable: bool,
+}
+
+impl Cut {
+    /// How many bytes are behind it.
+    pub(super) fn behind(&self, chain: &[LogFile]) -> u64 {
+        let files = chain.iter().skip(self.at).map(|file| file.length);
+        let all = files.fold(0, u64::saturating_add);
+        match chain.get(self.at) {
+            Some(_) => all.saturating_sub(self.offset),
+            None => 0,
+        }
+    }
 }
 
 impl Whole {
@@ -202,7 +213,6 @@ fn read_file(
     let Some((path, header)) = file.path.as_ref().zip(header) else {
         return Ok(true);
     };
-    whole.files = whole.files.saturating_add(1);
     let limit = file.limit.unwrap_or(u64::MAX);
     let failed = |error| StorageError::io("read", path)(error);
     let scanner = LogScanner::of_file(path, header, limit).map_err(failed)?;

@@ -123,9 +123,11 @@ pub(crate) fn survey(
     files.next_file = files.next_file.max(last);
     let bytes = chain.iter().map(|file| file.length);
     progress.begin(bytes.fold(0, u64::saturating_add));
-    for path in chain.iter().filter_map(|file| file.path.as_ref()) {
+    let parts = files.parts.iter().map(|part| part.path.clone());
+    let data = chain.iter().filter_map(|file| file.path.clone());
+    for path in data.chain(parts) {
         progress.check()?;
-        drop_cached(path).map_err(StorageError::io("sync", path))?;
+        drop_cached(&path).map_err(StorageError::io("sync", &path))?;
     }
     let mut survey = Survey {
         storage,
@@ -141,6 +143,9 @@ pub(crate) fn survey(
     }
     let (whole, cut) = read(&survey.chain, progress)?;
     survey.whole = whole;
+    // What is behind the damage is read twice more.
+    let behind = cut.behind(&survey.chain);
+    progress.expect(behind.saturating_mul(2));
     let salvage = survey.salvage(&cut, progress);
     let evidence = salvage.evidence(&survey.files)?;
     let salvaged = salvage.run(&evidence, &mut |_, _| Ok(()))?;
@@ -170,6 +175,16 @@ impl Survey {
         self.files.has_replaced_files
     }
 
+    /// Whether the repair file is lost, so that it has to be written again.
+    pub(crate) fn are_repairs_lost(&self) -> bool {
+        self.files.are_repairs_lost
+    }
+
+    /// Whether there are files of leaves, which are not surveyed.
+    pub(crate) fn has_leaf_files(&self) -> bool {
+        self.files.has_leaf_files
+    }
+
     /// Whether the log has to be cut.
     pub(crate) fn is_damaged(&self) -> bool {
         self.damage.is_some()
@@ -185,10 +200,15 @@ impl Survey {
     pub(crate) fn report(&self) -> RepairReport {
         let (copied_bytes, copied_packets) = self.copied();
         let repairs = self.repairs(0);
+        let files = self.chain.iter().filter(|file| file.path.is_some());
+        let behind = self
+            .damage
+            .as_ref()
+            .map(|damage| damage.cut.behind(&self.chain));
         RepairReport {
-            files: self.whole.files,
+            files: files.count() as u64,
             packets: self.whole.packets.saturating_add(copied_packets),
-            bytes: self.whole.bytes,
+            bytes: self.whole.bytes.saturating_add(behind.unwrap_or(0)),
             copied_packets,
             copied_bytes,
             missing_packets: repairs.missing_packets(),
@@ -200,6 +220,23 @@ impl Survey {
     /// The repair file after this repair.
     pub(crate) fn repairs(&self, time: i64) -> RepairFile {
         let mut repairs = self.files.repairs.clone();
+        if self.files.are_repairs_lost
+            && let Some(first) = repairs.repairs.first_mut()
+        {
+            let salvaged = self.damage.as_ref().map(|damage| &damage.salvaged);
+            let salvaged = salvaged.and_then(|found| found.last_number);
+            // Whatever is not there may be missing.
+            let last = self.whole.last_number.max(salvaged).unwrap_or(0);
+            first.next_number = last.saturating_add(1);
+            first.missing = vec![Missing {
+                first: 0,
+                last,
+                file: first.cut.map_or(0, |(file, _)| file),
+                offset: first.cut.map_or(0, |(_, length)| length),
+                length: 0,
+                leaf: None,
+            }];
+        }
         if let Some(Damaged { cut, salvaged, .. }) = &self.damage {
             let last = self.whole.last_number.max(salvaged.last_number);
             let next = last.map_or(0, |last| last.saturating_add(1));
@@ -213,6 +250,7 @@ impl Survey {
                 next_number,
                 missing: salvaged.missing.clone(),
             });
+            repairs.join_neighbours();
         }
         repairs
     }
@@ -222,6 +260,21 @@ impl Survey {
         let name = FileName::Data(DataFileId(self.files.next_file)).to_string();
         let staged = folder.join(format!("{name}{UNPUBLISHED_ENDING}"));
         (staged, folder.join(name))
+    }
+
+    /// Removes the file that continues the log, as long as it has its temporary name; blocks the
+    /// thread.
+    ///
+    /// # Errors
+    /// When it cannot be removed.
+    pub(crate) fn discard(&self, folder: &Path) -> Result<(), StorageError> {
+        let (staged, _) = self.next_file(folder);
+        match remove_file(&staged) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(StorageError::io("remove", staged)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Writes the packets behind the damage to the file that continues the log, under its temporary
@@ -234,12 +287,6 @@ impl Survey {
             return Ok(());
         };
         let (staged, _) = self.next_file(folder);
-        match remove_file(&staged) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(StorageError::io("remove", staged)(error));
-            }
-            _ => {}
-        }
         let file = DataFileId(self.files.next_file);
         let mut rewrite = LogRewrite::create(staged, self.storage, file, &damage.cut.end)?;
         let mut leaves: HashMap<LeafId, Arc<LeafSpec>> = HashMap::new();
@@ -257,6 +304,7 @@ impl Survey {
             rewrite.append(Arc::clone(leaf), Frame { header, payload })
         };
         let take: &mut Take<'_> = &mut take;
+        progress.expect(damage.cut.behind(&self.chain));
         let again = self
             .salvage(&damage.cut, progress)
             .run(&damage.evidence, take)?;

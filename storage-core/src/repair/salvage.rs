@@ -261,8 +261,8 @@ struct Collector<'a, 't> {
 }
 
 impl Collector<'_, '_> {
-    /// Bytes without a batch. Where no batch was durable that is known, they are the torn end of the
-    /// log, unless the disk refuses to read them: then they may be what was acknowledged last.
+    /// Bytes without a batch. Where no batch was durable that is known, they are the torn end of
+    /// the log, unless the disk refuses to read them: then they may be what was acknowledged last.
     fn gap(
         &mut self,
         file: DataFileId,
