@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use storage_core::clock::{ClockWatch, now_ns};
+use storage_core::clock::{CLOCKS_SET_NS, ClockWatch, now_ns, since_boot};
 use storage_core::{Engine, StorageError, StorageInfo};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -228,13 +228,13 @@ pub(crate) async fn maintain(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut watch: Option<ClockWatch> = None;
     loop {
-        let tick = tokio::select! {
-            tick = ticks.tick() => tick.into_std(),
+        tokio::select! {
+            _ = ticks.tick() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
-        };
-        let now = now_ns();
-        let watch = watch.get_or_insert_with(|| ClockWatch::new(now, tick));
-        let has_ages = watch.is_trusted(now, tick);
+        }
+        let (now, since_boot) = (now_ns(), since_boot());
+        let watch = watch.get_or_insert_with(|| ClockWatch::new(now, since_boot));
+        let has_ages = watch.is_trusted(now, since_boot);
         check(&standing, &registry, now, has_ages).await;
     }
 }
@@ -348,7 +348,7 @@ async fn delete(engine: &Engine, info: &StorageInfo, is_old: bool) -> bool {
 /// Whether a storage was finalized too long ago. Without `now` no age is known.
 fn is_too_old(info: &StorageInfo, now: Option<i64>, age_seconds_max: u64) -> bool {
     let age_max = i64::try_from(age_seconds_max).unwrap_or(i64::MAX);
-    let age = now.zip(info.finalized);
+    let age = now.zip(info.finalized.filter(|at| *at >= CLOCKS_SET_NS));
     age.is_some_and(|(now, finalized)| now.saturating_sub(finalized) > age_max.saturating_mul(NS))
 }
 

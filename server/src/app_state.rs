@@ -1,6 +1,7 @@
 //! The state shared by all request handlers.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -44,6 +45,8 @@ pub(crate) struct AppState {
     pub(crate) unreadable: Arc<UnreadableData>,
     pub(crate) provenances: Provenances,
     pub(crate) background: WatchedTasks,
+    /// Whether retention trusts ages: not after a jump of the clock.
+    pub(crate) ages_trusted: AtomicBool,
     /// When the process started, since 1970.
     pub(crate) started: Duration,
     /// The OpenAPI document as JSON.
@@ -90,6 +93,7 @@ impl AppState {
             unreadable,
             provenances: Provenances::default(),
             background: WatchedTasks::default(),
+            ages_trusted: AtomicBool::new(true),
             started: clock::since_epoch(),
             openapi,
             access: Arc::new(access),

@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use storage_core::clock::ClockWatch;
+use storage_core::clock::{CLOCKS_SET_NS, ClockWatch, since_boot};
 use storage_core::{LabelFilter, StorageError, StorageFilter, StorageInfo, is_held};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -45,6 +46,14 @@ impl Policy {
     /// Whether it deletes anything at all.
     fn is_on(&self) -> bool {
         self.age_seconds_max.is_some() || self.bytes_max.is_some()
+    }
+
+    /// What of it holds now: after a jump of the clock no age counts.
+    pub(crate) fn with_ages(&self, are_trusted: bool) -> Self {
+        Self {
+            age_seconds_max: self.age_seconds_max.filter(|_| are_trusted),
+            ..self.clone()
+        }
     }
 }
 
@@ -115,7 +124,12 @@ fn decide(
         .into_iter()
         .filter(|storage| !excepted.contains(&storage.id))
         .partition(is_held);
-    left.sort_by_key(|storage| (storage.finalized, storage.id));
+    // Of a machine whose clock was not set, the time is not known.
+    let finalized = |storage: &StorageInfo| {
+        let known = storage.finalized.filter(|at| *at >= CLOCKS_SET_NS);
+        known.unwrap_or(now)
+    };
+    left.sort_by_key(|storage| (finalized(storage), storage.id));
     let age_max = policy.age_seconds_max.map(|seconds| {
         let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
         seconds.saturating_mul(NS)
@@ -123,7 +137,7 @@ fn decide(
     let mut bytes = left.iter().map(bytes_of).fold(0, u64::saturating_add);
     let mut deletions = Vec::new();
     for storage in left {
-        let age = now.saturating_sub(storage.finalized.unwrap_or(now));
+        let age = now.saturating_sub(finalized(&storage));
         let reason = if age_max.is_some_and(|max| age > max) {
             Reason::Age
         } else if policy.bytes_max.is_some_and(|max| bytes > max) {
@@ -147,24 +161,38 @@ pub(crate) async fn enforce(app: Arc<AppState>) {
     if !policy.is_on() {
         return app.draining().await;
     }
-    let mut watch = ClockWatch::new(clock::now_ns(), Instant::now());
+    let mut watch = ClockWatch::new(clock::now_ns(), since_boot());
     loop {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(config.check_seconds)) => {}
             () = app.draining() => return,
         }
-        let is_trusted = watch.is_trusted(clock::now_ns(), Instant::now());
-        let policy = Policy {
-            age_seconds_max: policy.age_seconds_max.filter(|_| is_trusted),
-            ..policy.clone()
-        };
-        for deletion in plan(&app, &policy).await.deletions {
-            delete(&app, deletion).await;
-        }
+        let are_trusted = watch.is_trusted(clock::now_ns(), since_boot());
+        app.ages_trusted.store(are_trusted, Ordering::Relaxed);
+        delete_planned(&app, &policy.with_ages(are_trusted)).await;
     }
 }
 
-async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) {
+/// Deletes what a policy deletes. A deletion can take long, and meanwhile a job may begin to read
+/// the next storage, or somebody takes its label away: what is next is decided after each.
+async fn delete_planned(app: &AppState, policy: &Policy) {
+    let mut left_alone = HashSet::new();
+    while !app.is_draining() {
+        let mut planned = plan(app, policy).await.deletions.into_iter();
+        let next = planned.find(|deletion| !left_alone.contains(&deletion.storage.id));
+        let Some(deletion) = next else {
+            return;
+        };
+        let id = deletion.storage.id;
+        if !delete(app, deletion).await {
+            left_alone.insert(id);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Returns whether the storage is deleted.
+async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) -> bool {
     let (id, bytes) = (storage.id, bytes_of(&storage));
     match app.engine.storages().delete(id).await {
         Ok(()) => {
@@ -175,6 +203,7 @@ async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) {
                 storage = %id, name = storage.name, reason = reason.name(), bytes,
                 "retention has deleted a storage"
             );
+            return true;
         }
         // Somebody was faster.
         Err(StorageError::Held { .. } | StorageError::StorageNotFound(_)) => {}
@@ -183,6 +212,7 @@ async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) {
             tracing::warn!(%error, storage = %id, "retention cannot delete a storage");
         }
     }
+    false
 }
 
 #[cfg(test)]
@@ -191,6 +221,8 @@ mod tests {
     use storage_format::storage_file::{FileEntry, Totals};
 
     use super::*;
+
+    const NOW: i64 = CLOCKS_SET_NS + 1_000 * NS;
 
     fn storage(number: u8, age_seconds: i64, bytes: u64, labels: &[&str]) -> StorageInfo {
         let labels = labels
@@ -204,7 +236,7 @@ mod tests {
             labels: labels.collect(),
             created: 0,
             opened: None,
-            finalized: Some((1_000 - age_seconds) * NS),
+            finalized: Some(NOW - age_seconds * NS),
             server_version: String::new(),
             idempotency_key: None,
             failure: None,
@@ -226,18 +258,25 @@ mod tests {
                 storage(2, 30, 100, &["legal_hold"]),
                 storage(3, 20, 100, &[]),
                 storage(4, 40, 100, &[]),
+                // Its machine did not know the time.
+                storage(5, 2_000, 100, &[]),
             ]
         };
         let excepted = HashSet::from([StorageId::from_bytes([4; 16])]);
         for (age, bytes, expected) in [
             (None, None, vec![]),
             (Some(15), None, vec![(3, Reason::Age)]),
-            (None, Some(199), vec![(3, Reason::Bytes)]),
-            (None, Some(200), vec![]),
+            (None, Some(299), vec![(3, Reason::Bytes)]),
+            (None, Some(300), vec![]),
             (
                 Some(15),
-                Some(99),
+                Some(199),
                 vec![(3, Reason::Age), (1, Reason::Bytes)],
+            ),
+            (
+                None,
+                Some(99),
+                vec![(3, Reason::Bytes), (1, Reason::Bytes), (5, Reason::Bytes)],
             ),
         ] {
             let policy = Policy {
@@ -245,7 +284,7 @@ mod tests {
                 bytes_max: bytes,
                 label: None,
             };
-            let plan = decide(&policy, storages(), &excepted, 1_000 * NS);
+            let plan = decide(&policy, storages(), &excepted, NOW);
             let found: Vec<_> = plan
                 .deletions
                 .iter()
@@ -254,5 +293,17 @@ mod tests {
             assert_eq!(found, expected, "{policy:?}");
             assert_eq!(plan.held, 1);
         }
+    }
+    #[test]
+    fn after_a_jump_of_the_clock_only_bytes_count() {
+        let policy = Policy {
+            age_seconds_max: Some(15),
+            bytes_max: Some(1_000),
+            label: Some("a".to_owned()),
+        };
+        assert_eq!(policy.with_ages(true), policy);
+        let left = policy.with_ages(false);
+        assert_eq!((left.age_seconds_max, left.bytes_max), (None, Some(1_000)));
+        assert_eq!(left.label, policy.label);
     }
 }

@@ -1,7 +1,8 @@
 //! The wall clock and random numbers: only this module gets them from the system.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
 use uuid::Uuid;
 
 /// Now, in ns since the epoch; arrivals are measured with it.
@@ -12,6 +13,19 @@ pub fn now_ns() -> i64 {
         .unwrap_or_default();
     i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
 }
+
+/// How long the machine has been on, and suspended, when the wall clock goes on, too.
+#[must_use]
+pub fn since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    let nanoseconds = u32::try_from(time.tv_nsec).unwrap_or_default();
+    Duration::new(seconds, nanoseconds)
+}
+
+/// The begin of 2020, in ns since the epoch. What is dated before was dated by a machine whose
+/// clock was not set yet, as many are until they reach a time server.
+pub const CLOCKS_SET_NS: i64 = 1_577_836_800 * 1_000_000_000;
 
 /// Eight random bytes.
 pub(crate) fn random_u64() -> u64 {
@@ -37,36 +51,36 @@ const DISTRUST: Duration = Duration::from_secs(86_400);
 #[derive(Debug)]
 pub struct ClockWatch {
     wall: i64,
-    monotonic: Instant,
-    jumped: Option<Instant>,
+    since_boot: Duration,
+    jumped: Option<Duration>,
 }
 
 impl ClockWatch {
-    /// A watch that begins with these readings of the wall clock, ns, and of the monotonic one.
+    /// A watch that begins with these readings of the wall clock, ns, and of [`since_boot`].
     #[must_use]
-    pub fn new(wall: i64, monotonic: Instant) -> Self {
+    pub fn new(wall: i64, since_boot: Duration) -> Self {
         Self {
             wall,
-            monotonic,
+            since_boot,
             jumped: None,
         }
     }
 
     /// Whether the wall clock has not jumped for long.
-    pub fn is_trusted(&mut self, wall: i64, monotonic: Instant) -> bool {
-        let passed = monotonic.saturating_duration_since(self.monotonic);
+    pub fn is_trusted(&mut self, wall: i64, since_boot: Duration) -> bool {
+        let passed = since_boot.saturating_sub(self.since_boot);
         let passed = i64::try_from(passed.as_nanos()).unwrap_or(i64::MAX);
         let off = wall.saturating_sub(self.wall).abs_diff(passed);
-        (self.wall, self.monotonic) = (wall, monotonic);
+        (self.wall, self.since_boot) = (wall, since_boot);
         if u128::from(off) > JUMP.as_nanos() {
-            self.jumped = Some(monotonic);
+            self.jumped = Some(since_boot);
             tracing::warn!(
                 seconds = off / 1_000_000_000,
                 "the wall clock has jumped; for a day no storage is deleted because of its age"
             );
         }
         self.jumped
-            .is_none_or(|jumped| monotonic.saturating_duration_since(jumped) >= DISTRUST)
+            .is_none_or(|jumped| since_boot.saturating_sub(jumped) >= DISTRUST)
     }
 }
 
@@ -78,7 +92,7 @@ mod tests {
 
     #[test]
     fn ages_are_not_trusted_after_a_jump_of_the_clock() {
-        let start = Instant::now();
+        let start = since_boot();
         let after = |seconds: u64| start + Duration::from_secs(seconds);
         let year = 31_536_000 * NS;
         for (jump, is_trusted) in [
@@ -94,5 +108,11 @@ mod tests {
             let later = jump + 90_000 * NS;
             assert!(watch.is_trusted(later, after(90_000)), "{jump}");
         }
+    }
+    #[test]
+    fn the_time_since_boot_goes_on() {
+        let before = since_boot();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(since_boot() >= before + Duration::from_millis(2));
     }
 }

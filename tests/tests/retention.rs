@@ -36,7 +36,10 @@ fn a_look_ahead_deletes_nothing_and_a_hold_prevents_deletion() {
     let held = storage(&mut api, "held", &[old, ("legal_hold", "case 7")]);
     storage(&mut api, "other", &[]);
     let settings = api.done("GET", "/retention", None);
-    assert_eq!(settings["enforced"], true);
+    assert_eq!(
+        (&settings["enforced"], &settings["ages_trusted"]),
+        (&json!(true), &json!(true))
+    );
     assert_eq!(names(&settings), [""; 0]);
     let plan = api.done("GET", "/retention?bytes_max=1&label=use_case:old", None);
     assert_eq!(names(&plan), ["first"]);
@@ -71,7 +74,16 @@ fn a_look_ahead_deletes_nothing_and_a_hold_prevents_deletion() {
 }
 
 #[test]
-fn what_is_beyond_the_bounds_is_deleted() {
+fn what_is_too_large_is_deleted() {
+    check_deleted("bytes_max = 1");
+}
+
+#[test]
+fn what_is_too_old_is_deleted() {
+    check_deleted("age_seconds_max = 1");
+}
+
+fn check_deleted(bound: &str) {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &Settings::default());
     let mut api = server.api();
@@ -81,8 +93,9 @@ fn what_is_beyond_the_bounds_is_deleted() {
     let other = storage(&mut api, "other", &[]);
     let open = api.create_storage("open");
     drop(server);
-    let config = "[retention]\nbytes_max = 1\nlabel = \"use_case:old\"\ncheck_seconds = 1\n";
-    let server = Server::start(folder.path(), &Settings::with_config(config));
+    let config = "label = \"use_case:old\"\ncheck_seconds = 1\n";
+    let config = format!("[retention]\n{bound}\n{config}");
+    let server = Server::start(folder.path(), &Settings::with_config(&config));
     let mut api = server.api();
     let deadline = Instant::now() + Duration::from_secs(60);
     let path = format!("/storages/{first}");

@@ -1,6 +1,7 @@
 //! What retention deletes: the settings, and a look ahead.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::extract::State;
@@ -37,6 +38,8 @@ pub(super) struct RetentionQuery {
 pub(super) struct RetentionDocument {
     /// Whether these are the bounds of the settings, so that it really happens.
     enforced: bool,
+    /// Whether the ages of storages count: not for a day after a jump of the clock.
+    ages_trusted: bool,
     /// Seconds after finalization; null is any time.
     age_seconds_max: Option<u64>,
     /// Bytes of all finalized storages; null is any number.
@@ -109,10 +112,15 @@ pub(super) async fn show(
     if let Some(label) = policy.label.as_deref().filter(|_| is_asked) {
         label_filter(&app, label)?;
     }
-    let plan = plan(&app, &policy).await;
+    let (enforced, ages_trusted) = (
+        policy == configured,
+        app.ages_trusted.load(Ordering::Relaxed),
+    );
+    let plan = plan(&app, &policy.with_ages(ages_trusted || !enforced)).await;
     let bytes = plan.deletions.iter().map(|each| bytes_of(&each.storage));
     Ok(Json(RetentionDocument {
-        enforced: policy == configured,
+        enforced,
+        ages_trusted,
         storages: plan.deletions.len() as u64,
         bytes: bytes.fold(0, u64::saturating_add),
         held: plan.held,

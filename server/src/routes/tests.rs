@@ -165,12 +165,24 @@ async fn app(folder: &std::path::Path) -> (Arc<AppState>, storage_core::Engine) 
 /// As [`app`], with these settings.
 async fn app_with(
     folder: &std::path::Path,
+    config: Config,
+) -> (Arc<AppState>, storage_core::Engine) {
+    app_at(folder, config, Stage::Running).await
+}
+
+/// As [`app`], with these settings and at this stage.
+async fn app_at(
+    folder: &std::path::Path,
     mut config: Config,
+    stage: Stage,
 ) -> (Arc<AppState>, storage_core::Engine) {
     config.storage.data_dir = folder.to_owned();
     config.storage.io = Io::Blocking;
+    // The disk of a machine for tests may be nearly full.
+    config.storage.disk_stop_free_bytes = 0;
+    config.storage.disk_stop_free_percent = 0;
     let engine = storage_core::Engine::open(config.engine()).await.unwrap();
-    let (_stage, seen) = watch::channel(Stage::Running);
+    let (_stage, seen) = watch::channel(stage);
     let recorder = recording::Recorder::start(&engine, config.recorder())
         .await
         .unwrap();
@@ -371,5 +383,23 @@ async fn a_request_whose_client_hangs_up_is_noted() {
     let log = std::fs::read_to_string(folder.path().join("audit/audit.jsonl")).unwrap();
     let line: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
     assert_eq!((&line["path"], &line["status"]), (&path.into(), &0.into()));
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_look_ahead_knows_that_no_age_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let (app, engine) = app(folder.path()).await;
+    let ask = async || {
+        let request = Request::get("/api/v1/retention").body(Body::empty());
+        let answer = router(Arc::clone(&app)).oneshot(request.unwrap()).await;
+        let body = axum::body::to_bytes(answer.unwrap().into_body(), 1 << 20).await;
+        let document: Value = serde_json::from_slice(&body.unwrap()).unwrap();
+        document["ages_trusted"].clone()
+    };
+    assert_eq!(ask().await, true);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    app.ages_trusted.store(false, order);
+    assert_eq!(ask().await, false);
     engine.shutdown().await.unwrap();
 }
