@@ -28,6 +28,7 @@ mod app_state;
 mod audit;
 mod authority;
 mod background;
+mod base64;
 mod changes;
 mod chunk_indexes;
 mod clock;

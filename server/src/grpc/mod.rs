@@ -1,7 +1,6 @@
 //! gRPC over HTTP/2, as far as a call with one message and one reply needs it: the frame around a
 //! message, the status in the trailers, deadlines.
 
-mod base64;
 mod message;
 mod response;
 mod timeout;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use http_body_util::{BodyExt, Full};
 
-use super::base64::base64;
+use crate::base64::base64;
 use crate::media_type::media_type;
 use crate::rpc_status::{Code, RpcStatus};
 

@@ -3,31 +3,22 @@
 
 use http::{HeaderName, HeaderValue};
 
+use crate::base64::base64;
+
 /// CRC32C in hexadecimal digits, as the list of files has it.
 const X_CHECKSUM: HeaderName = HeaderName::from_static("x-checksum-crc32c");
 /// The same as RFC 9530 has it.
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 /// The fields of a file with this CRC32C.
 pub(super) fn fields(checksum: u32) -> [(HeaderName, HeaderValue); 2] {
     let value = |text: String| HeaderValue::try_from(text).expect("digits are visible ASCII");
-    let digest = format!("crc32c=:{}:", base64(checksum));
+    // Four bytes are six digits, and two of padding.
+    let digest = format!("crc32c=:{}==:", base64(&checksum.to_be_bytes()));
     [
         (X_CHECKSUM, value(format!("{checksum:08x}"))),
         (REPR_DIGEST, value(digest)),
     ]
-}
-
-/// Four bytes, the most significant first, in base64.
-fn base64(checksum: u32) -> String {
-    // 32 bits are five digits of six bits, and one of two.
-    let bits = u64::from(checksum) << 4;
-    let digits = (0..6).rev().map(|place| (bits >> (6 * place)) & 63);
-    let digits = digits.filter_map(|digit| BASE64.get(usize::try_from(digit).ok()?));
-    let text: String = digits.map(|digit| char::from(*digit)).collect();
-    text + "=="
 }
 
 #[cfg(test)]

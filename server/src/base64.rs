@@ -1,9 +1,9 @@
-//! Base64 of binary metadata, without padding (RFC 4648 section 3.2).
+//! Base64 without padding (RFC 4648 section 3.2).
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// The digits of `bytes`.
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let at = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
