@@ -20,6 +20,7 @@ use io_trace::{Cause, Scope, Tracer};
 use storage_core::StorageError;
 use tower::Service;
 
+use crate::access::share;
 use crate::access_log::AccessLine;
 use crate::changes::{Changes, is_change};
 use crate::config::HttpConfig;
@@ -106,13 +107,15 @@ impl Gate {
         flaw: Option<Flaw>,
     ) -> Response {
         let started = Instant::now();
+        // Before anything that could write the path somewhere.
+        let is_shared = share::take(&mut request);
         // gRPC needs HTTP/2: on HTTP/1.1 a refusal has its status, and may have to close.
         let is_call = request.version() == Version::HTTP_2 && grpc::is_grpc(request.headers());
         let id = self.ids.id_of(request.headers());
         request.extensions_mut().insert(RequestId(id.clone()));
         let group = RouteGroup::of(request.method(), request.uri().path());
         let line = tracing::enabled!(tracing::Level::DEBUG)
-            .then(|| format!("{} {}", request.method(), request.uri()));
+            .then(|| format!("{} {}", request.method(), request.uri().path()));
         let access = AccessLine::of(&request);
         let _in_flight = self.entrance.metrics.request_began(group);
         let mut response = match self.refusal(&request, group, flaw) {
@@ -121,6 +124,12 @@ impl Gate {
         };
         let refused = self.finish(&mut response, &id, is_call);
         let status = refused.unwrap_or_else(|| response.status());
+        if is_shared {
+            // A page that follows a link would tell where it came from.
+            let no_referrer = HeaderValue::from_static("no-referrer");
+            let fields = response.headers_mut();
+            fields.insert(header::REFERRER_POLICY, no_referrer);
+        }
         let elapsed = started.elapsed();
         self.entrance.metrics.request_ended(group, status, elapsed);
         if let Some(access) = access {

@@ -57,6 +57,7 @@ mod restart;
 mod result_forms;
 mod retention;
 mod server_traps;
+mod shares;
 mod shutdown;
 mod slow_senders;
 mod standing_recording;

@@ -9,6 +9,7 @@
 mod analyze;
 mod context;
 mod decode;
+mod duration;
 mod error;
 mod export;
 mod index;

@@ -3,6 +3,7 @@ mod copy;
 mod jobs;
 mod label;
 mod print;
+mod share;
 
 use std::path::PathBuf;
 
@@ -84,6 +85,8 @@ enum Action {
     Label(label::Label),
     /// Copy packets of a storage into another storage
     Copy(copy::Copy),
+    /// Make a URL that gives access to one storage without a token, until it expires
+    Share(share::Share),
     /// List jobs of the server, or cancel one
     Jobs(jobs::Jobs),
 }
@@ -185,6 +188,7 @@ impl Storage {
                 Action::Import(import) => import.run(context, &client).await,
                 Action::Label(label) => label.run(context, &client).await,
                 Action::Copy(copy) => copy.run(context, &client).await,
+                Action::Share(share) => share.run(context, &client).await,
                 Action::Jobs(jobs) => jobs.run(context, &client).await,
             }
         })

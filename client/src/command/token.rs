@@ -2,12 +2,10 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use io_analysis::TextTable;
-use query_language::time::parse_duration;
 
+use super::duration::seconds;
 use super::{CommandError, Context, Exit};
 use crate::http::NewToken;
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// Create, list and revoke the tokens of a server; needs a token of an operator
 ///
@@ -63,15 +61,6 @@ struct Revoke {
     /// Tokens, by the ID that `list` shows
     #[arg(value_name = "ID", required = true)]
     ids: Vec<String>,
-}
-
-/// Whole seconds of a duration.
-fn seconds(text: &str) -> Result<u64, String> {
-    let nanoseconds = parse_duration(text).map_err(|error| error.to_string())?;
-    match u64::try_from(nanoseconds).map(|nanoseconds| nanoseconds / SECOND_NS) {
-        Ok(seconds @ 1..) => Ok(seconds),
-        _ => Err("expected at least 1s".to_owned()),
-    }
 }
 
 impl Token {

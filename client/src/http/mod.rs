@@ -20,6 +20,7 @@ mod query;
 mod recordings;
 mod retry;
 mod server_url;
+mod shares;
 mod storages;
 mod tls;
 mod tokens;
@@ -41,6 +42,7 @@ pub use query::{QueryRows, QuerySpec, SkippedData};
 pub use recordings::{NewRecording, NewTrigger, Recording};
 pub use retry::{Retry, RetryReason};
 pub use server_url::{ServerUrl, StorageUrl};
+pub use shares::{CreatedShare, NewShare, Share};
 pub use storages::{
     Damage, Missing, NewStorage, RepairResult, Storage, StorageFilter, VerifyReport,
 };

@@ -9,6 +9,7 @@ mod admitted_end;
 mod caller;
 mod offline;
 mod rules;
+pub(crate) mod share;
 mod token;
 mod tokens;
 
@@ -30,6 +31,7 @@ pub(crate) use caller::Caller;
 pub use offline::{OfflineError, create_operator_token};
 use rules::{Beyond, Rule};
 pub(crate) use rules::{Right, rule_for, rule_of};
+use share::Share;
 pub(crate) use token::{NewToken, Role, Token};
 use token::{Secret, Why};
 use tokens::Tokens;
@@ -96,11 +98,22 @@ impl Access {
         self.tokens.revoke(id).await
     }
 
-    /// Who sent a request with these header fields.
-    fn caller(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
-        if !self.is_closed() {
-            return Ok(Caller::Anyone);
+    /// Who sent a request with this head.
+    fn caller(&self, head: &http::request::Parts) -> Result<Caller, Refusal> {
+        if let Some(share) = head.extensions.get::<Share>() {
+            let secret = share.secret().ok_or(Refusal::Share(Why::Unknown))?;
+            let token = self.tokens.find(secret).map_err(Refusal::Share)?;
+            // Others do not belong in a URL.
+            return match token.role {
+                Role::Share => Ok(Caller::Token(token)),
+                _ => Err(Refusal::Share(Why::Unknown)),
+            };
         }
+        self.bearer(&head.headers)
+    }
+
+    /// Who sent a request with these header fields.
+    fn bearer(&self, headers: &HeaderMap) -> Result<Caller, Refusal> {
         let mut fields = headers.get_all(header::AUTHORIZATION).iter();
         let (Some(field), None) = (fields.next(), fields.next()) else {
             return Err(Refusal::NoToken);
@@ -111,7 +124,10 @@ impl Access {
             .and_then(|(_, token)| Secret::parse(token.trim()));
         let secret = secret.ok_or(Refusal::Token(Why::Unknown))?;
         let token = self.tokens.find(&secret).map_err(Refusal::Token)?;
-        Ok(Caller::Token(token))
+        match token.role {
+            Role::Share => Err(Refusal::Token(Why::Unknown)),
+            _ => Ok(Caller::Token(token)),
+        }
     }
 
     /// Whether `caller` may use a route, with these values in its path.
@@ -150,7 +166,7 @@ impl Access {
         match rule.right {
             Right::Nothing => true,
             Right::Metrics => self.is_metrics_open,
-            Right::Find | Right::Push | Right::Read | Right::Operate => false,
+            Right::Find | Right::Push | Right::Read | Right::Verify | Right::Operate => false,
         }
     }
 }
@@ -185,6 +201,7 @@ impl Named {
 enum Refusal {
     NoToken,
     Token(Why),
+    Share(Why),
     Role(Role),
     Storage(StorageId),
     Agent,
@@ -234,9 +251,9 @@ async fn admitted(access: &Access, head: &mut http::request::Parts) -> Result<Ca
     };
     if access.is_open(rule) {
         // A token is not needed, but whoever has one may be told more.
-        return Ok(access.caller(&head.headers).unwrap_or(Caller::Anyone));
+        return Ok(access.caller(head).unwrap_or(Caller::Anyone));
     }
-    let caller = access.caller(&head.headers)?;
+    let caller = access.caller(head)?;
     let values = RawPathParams::from_request_parts(head, &()).await;
     let named = match (&values, &caller) {
         (Ok(values), _) => Named::of(path, values),
@@ -258,7 +275,7 @@ impl IntoResponse for Refusal {
                 let methods = HeaderValue::from_str(methods).ok();
                 methods.map(|methods| (header::ALLOW, methods))
             }
-            Self::Role(_) | Self::Storage(_) | Self::Agent | Self::Wide => None,
+            Self::Share(_) | Self::Role(_) | Self::Storage(_) | Self::Agent | Self::Wide => None,
         };
         let mut response = Problem::from(self).into_response();
         response.headers_mut().extend(field);
@@ -287,6 +304,17 @@ impl From<Refusal> for Problem {
                 Why::Expired => "it has expired",
             })
             .remedy("ask an operator for a new token"),
+            Refusal::Share(why) => Self::new(
+                StatusCode::FORBIDDEN,
+                "share_invalid",
+                "the shared URL is not accepted",
+            )
+            .cause(match why {
+                Why::Unknown => "this server has no such share; those that ended are forgotten",
+                Why::Revoked => "the share was revoked",
+                Why::Expired => "the share has expired",
+            })
+            .remedy("ask who sent the URL for a new one"),
             Refusal::Role(role) => Self::new(
                 StatusCode::FORBIDDEN,
                 "role_insufficient",
@@ -297,6 +325,7 @@ impl From<Refusal> for Problem {
                     "an agent pushes packets, and reads nothing but the list of storages"
                 }
                 Role::Reader => "a reader changes nothing",
+                Role::Share => "a shared URL only reads, and one storage",
                 Role::Operator => "an operator may do everything",
             })
             .remedy("use a token of another role"),

@@ -21,6 +21,8 @@ pub(crate) enum Right {
     Push,
     /// To read events, files and everything else that can be read.
     Read,
+    /// To have everything read again.
+    Verify,
     /// To change storages, labels, recordings, …
     Operate,
 }
@@ -118,7 +120,10 @@ pub(super) const RULES: &[Rule] = rules! {
     GET "/api/v1/storages/{id}/packets/{number}" Read Nothing;
     POST "/api/v1/storages/{id}/query" Read Nothing;
     GET "/api/v1/storages/{id}/status" Find Nothing;
-    POST "/api/v1/storages/{id}/verify" Read Nothing;
+    GET "/api/v1/storages/{id}/shares" Operate Nothing;
+    POST "/api/v1/storages/{id}/shares" Operate Nothing;
+    DELETE "/api/v1/storages/{id}/shares/{share}" Operate Nothing;
+    POST "/api/v1/storages/{id}/verify" Verify Nothing;
     GET "/api/v1/tokens" Operate Everything;
     POST "/api/v1/tokens" Operate Everything;
     DELETE "/api/v1/tokens/{token}" Operate Everything;
@@ -176,7 +181,8 @@ impl Role {
         match right {
             Right::Nothing | Right::Find => true,
             Right::Push => matches!(self, Self::Agent | Self::Operator),
-            Right::Read | Right::Metrics => matches!(self, Self::Reader | Self::Operator),
+            Right::Read => matches!(self, Self::Reader | Self::Operator | Self::Share),
+            Right::Verify | Right::Metrics => matches!(self, Self::Reader | Self::Operator),
             Right::Operate => self == Self::Operator,
         }
     }

@@ -20,6 +20,8 @@ pub(crate) enum Role {
     Reader,
     /// Everything.
     Operator,
+    /// Reads one storage, by a URL.
+    Share,
 }
 
 /// What the server keeps of a token.

@@ -142,6 +142,8 @@ impl TokenList {
             Some("its scope lists more than 1024 agents or storages")
         } else if !new.agents.is_empty() && new.role != Role::Agent {
             Some("only tokens with the role agent can be limited to agents")
+        } else if new.role == Role::Share && (new.storages.len() != 1 || new.expires.is_none()) {
+            Some("a share is of one storage, and expires")
         } else if new.expires.is_some_and(|expires| expires <= now) {
             Some("it has expired already")
         } else {
@@ -149,6 +151,11 @@ impl TokenList {
         };
         if let Some(problem) = problem {
             return Err(TokensError::Invalid(problem));
+        }
+        if self.tokens.len() >= TOKENS_MAX {
+            // The owners of other tokens learn that theirs have ended.
+            self.tokens
+                .retain(|token| token.role != Role::Share || token.is_good(now));
         }
         if self.tokens.len() >= TOKENS_MAX {
             return Err(TokensError::TooMany);

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use utoipa::ToSchema;
 
 use super::refusals::{NotFound, PreconditionFailed, RangeNotSatisfiable};
-use crate::access::Caller;
+use crate::access::{Caller, Role};
 use crate::app_state::AppState;
 use crate::chunk_indexes::IndexState;
 use crate::error::index_in_progress;
@@ -116,6 +116,8 @@ pub(super) async fn read(
     if let Some(reader) = request.headers().get(TRACEHOLD_READER) {
         let reader = match request.extensions().get() {
             // Whoever has a token has its name.
+            // A share changes nothing, labels included.
+            Some(Caller::Token(token)) if token.role == Role::Share => None,
             Some(Caller::Token(token)) => Some(token.name.as_str()),
             _ => reader.to_str().ok(),
         };

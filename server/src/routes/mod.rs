@@ -27,6 +27,7 @@ mod recordings;
 mod refusals;
 mod retention;
 mod security;
+mod shares;
 mod storages;
 mod strict_json;
 mod tokens;
@@ -99,6 +100,7 @@ fn lists() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(files::list))
         .routes(routes!(jobs::list))
         .routes(routes!(tokens::create, tokens::list))
+        .routes(routes!(shares::create, shares::list))
         .routes(routes!(labels::types))
         .routes(routes!(recordings::start, recordings::list))
         .layer(compression())
@@ -123,6 +125,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(agents::declare_stream))
         .routes(routes!(storages::show, storages::change, storages::delete))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(shares::revoke))
         .routes(routes!(storages::open))
         .routes(routes!(finalizations::finalize))
         .routes(routes!(storages::status))

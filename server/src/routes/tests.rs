@@ -83,6 +83,7 @@ fn filled(path: &str) -> String {
         .replace("{name}", "n")
         .replace("{value}", "v")
         .replace("{token}", "t")
+        .replace("{share}", "t")
         .replace("{job}", "01932c5e-0000-7000-8000-000000000000")
 }
 

@@ -15,7 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::json::{read_json, with_location};
 use super::page::{Page, limit_of, query};
 use super::refusals::{BadRequest, Conflict, NotFound, UnprocessableEntity};
-use crate::access::{Caller, NewToken, Role, Token};
+use crate::access::{Caller, NewToken, Role, Token, TokensError};
 use crate::app_state::AppState;
 use crate::clock::now_ns;
 use crate::problem::Problem;
@@ -117,6 +117,11 @@ pub(super) async fn create(
     let lasts = request
         .expires_seconds
         .map(|seconds| i64::from(seconds) * SECOND_NS);
+    if request.role == Role::Share {
+        return Err(
+            TokensError::Invalid("shares are made by POST /api/v1/storages/{id}/shares").into(),
+        );
+    }
     let new = NewToken {
         name: request.name,
         role: request.role,

@@ -7,12 +7,13 @@ use storage_core::{Engine, EngineConfig};
 use storage_format::StorageId;
 
 use super::*;
-use crate::access::{Caller, NewToken, Role, admit};
+use crate::access::{Caller, NewToken, Role, admit, share};
 use crate::config::AccessConfig;
 use crate::problem::Problem;
 
 /// Who is admitted to each route: everybody (`*`), agents, readers and operators (`aro`), and those
-/// whose token is limited to the storage or agent in the path (`ARO`). Absent: nobody.
+/// whose token is limited to the storage or agent in the path (`ARO`); and URLs of the storage (`s`).
+/// Absent: nobody.
 const ADMITTED: &[(&str, &str, &str)] = &[
     ("get", "/", "*"),
     ("get", "/docs", "*"),
@@ -20,9 +21,9 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("get", "/metrics", "*"),
     ("get", "/openapi.json", "*"),
     ("get", "/readyz", "*"),
-    ("get", "/storage/{id}/{file}", "roRO"),
+    ("get", "/storage/{id}/{file}", "roROs"),
     ("post", "/v1/traces", "ao"),
-    ("get", "/api/v1/agents", "aroARO"),
+    ("get", "/api/v1/agents", "aroAROs"),
     ("get", "/api/v1/agents/{agent}", "aroA"),
     ("put", "/api/v1/agents/{agent}", "aoA"),
     ("put", "/api/v1/agents/{agent}/metadata", "aoA"),
@@ -44,7 +45,7 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("post", "/api/v1/io-trace/stop", "o"),
     ("get", "/api/v1/jobs", "ro"),
     ("delete", "/api/v1/jobs/{job}", "o"),
-    ("get", "/api/v1/jobs/{job}", "roRO"),
+    ("get", "/api/v1/jobs/{job}", "roROs"),
     ("get", "/api/v1/label-types", "ro"),
     ("get", "/api/v1/label-types/{name}", "ro"),
     ("put", "/api/v1/label-types/{name}", "o"),
@@ -56,10 +57,10 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("get", "/api/v1/recordings/{id}", "ro"),
     ("delete", "/api/v1/recordings/{id}", "o"),
     ("get", "/api/v1/retention", "ro"),
-    ("get", "/api/v1/storages", "aroARO"),
+    ("get", "/api/v1/storages", "aroAROs"),
     ("post", "/api/v1/storages", "o"),
     ("post", "/api/v1/storages/import", "o"),
-    ("get", "/api/v1/storages/{id}", "aroARO"),
+    ("get", "/api/v1/storages/{id}", "aroAROs"),
     ("patch", "/api/v1/storages/{id}", "oO"),
     ("delete", "/api/v1/storages/{id}", "oO"),
     (
@@ -78,18 +79,21 @@ const ADMITTED: &[(&str, &str, &str)] = &[
         "aoAO",
     ),
     ("post", "/api/v1/storages/{id}/copy", "o"),
-    ("get", "/api/v1/storages/{id}/descriptors", "roRO"),
-    ("get", "/api/v1/storages/{id}/export", "roRO"),
-    ("get", "/api/v1/storages/{id}/files", "roRO"),
+    ("get", "/api/v1/storages/{id}/descriptors", "roROs"),
+    ("get", "/api/v1/storages/{id}/export", "roROs"),
+    ("get", "/api/v1/storages/{id}/files", "roROs"),
     ("post", "/api/v1/storages/{id}/finalize", "oO"),
-    ("get", "/api/v1/storages/{id}/labels", "roRO"),
+    ("get", "/api/v1/storages/{id}/labels", "roROs"),
     ("post", "/api/v1/storages/{id}/labels", "oO"),
     ("put", "/api/v1/storages/{id}/labels/{name}", "oO"),
     ("delete", "/api/v1/storages/{id}/labels/{name}", "oO"),
     ("post", "/api/v1/storages/{id}/open", "oO"),
-    ("get", "/api/v1/storages/{id}/packets/{number}", "roRO"),
-    ("post", "/api/v1/storages/{id}/query", "roRO"),
-    ("get", "/api/v1/storages/{id}/status", "aroARO"),
+    ("get", "/api/v1/storages/{id}/packets/{number}", "roROs"),
+    ("post", "/api/v1/storages/{id}/query", "roROs"),
+    ("get", "/api/v1/storages/{id}/status", "aroAROs"),
+    ("get", "/api/v1/storages/{id}/shares", "oO"),
+    ("post", "/api/v1/storages/{id}/shares", "oO"),
+    ("delete", "/api/v1/storages/{id}/shares/{share}", "oO"),
     ("post", "/api/v1/storages/{id}/verify", "roRO"),
     ("get", "/api/v1/tokens", "o"),
     ("post", "/api/v1/tokens", "o"),
@@ -411,5 +415,86 @@ async fn only_one_of_two_makes_the_first_token() {
     let create = || access.create(&Caller::Anyone, new(Role::Operator, false));
     let (one, other) = tokio::join!(create(), create());
     assert!(one.is_ok() != other.is_ok());
+    engine.shutdown().await.unwrap();
+}
+
+/// As [`ask`], by a URL with this secret, as the gate passes it on.
+async fn ask_shared(
+    doorway: &Router,
+    name: &str,
+    target: &str,
+    secret: &str,
+) -> (u16, &'static str) {
+    let target = format!("/s/{secret}{target}");
+    let request = Request::builder().method(method(name)).uri(target);
+    let mut request = request.body(Body::empty()).unwrap();
+    assert!(share::take(&mut request));
+    let response = doorway.clone().oneshot(request).await.unwrap();
+    let problem = response.extensions().get::<Problem>();
+    let code = problem.map_or("", |problem| problem.code());
+    (response.status().as_u16(), code)
+}
+
+#[tokio::test]
+async fn a_shared_url_reads_its_storage_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (engine, access) = started(folder.path()).await;
+    let doorway = doorway(&access);
+    let shared = |lasts| NewToken {
+        name: "n".to_owned(),
+        role: Role::Share,
+        agents: Vec::new(),
+        storages: vec![OWN.parse().unwrap()],
+        expires: Some(crate::clock::now_ns() + lasts),
+    };
+    let first = access.create(&Caller::Anyone, shared(1 << 40)).await;
+    assert!(first.is_err(), "an open server has nothing to share");
+    let (_, operator) = tokens(&access).await.swap_remove(0);
+    let day = 86_400_000_000_000;
+    let caller = Caller::Token(Arc::clone(&access.tokens()[0]));
+    let (token, secret) = access.create(&caller, shared(day)).await.unwrap();
+    for (name, path, admitted) in ADMITTED {
+        let own = filled(path).replace(OTHER, OWN);
+        let (status, code) = ask_shared(&doorway, name, &own, &secret).await;
+        let is_admitted = admitted.contains(['*', 's']);
+        let wanted = if is_admitted { 418 } else { 403 };
+        assert_eq!(status, wanted, "{name} {path} {code}");
+        if path.contains("{id}") && admitted.contains('s') {
+            let (status, code) = ask_shared(&doorway, name, &filled(path), &secret).await;
+            assert_eq!((status, code), (404, "storage_not_found"), "{name} {path}");
+        }
+        if *admitted == "*" {
+            continue;
+        }
+        // A token is no share, a share no token, and nothing else is either.
+        for wrong in [
+            operator.as_str(),
+            "",
+            "x",
+            &secret[1..],
+            &secret.replace('_', "-"),
+        ] {
+            let (status, code) = ask_shared(&doorway, name, &own, wrong).await;
+            assert_eq!((status, code), (403, "share_invalid"), "{name} {path}");
+        }
+        let (status, ..) = ask(&doorway, name, &own, Some(&secret)).await;
+        assert_eq!(status, 401, "{name} {path}");
+    }
+    let files = format!("/api/v1/storages/{OWN}/files");
+    access.revoke(&token.id).await.unwrap();
+    let (status, code) = ask_shared(&doorway, "get", &files, &secret).await;
+    assert_eq!((status, code), (403, "share_invalid"));
+    let (_, short) = access.create(&caller, shared(1_000_000)).await.unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    let (status, code) = ask_shared(&doorway, "get", &files, &short).await;
+    assert_eq!((status, code), (403, "share_invalid"));
+    for (storages, expires) in [(0, Some(day)), (2, Some(day)), (1, None)] {
+        let new = NewToken {
+            storages: vec![OWN.parse().unwrap(); storages],
+            expires: expires.map(|lasts| crate::clock::now_ns() + lasts),
+            ..shared(day)
+        };
+        assert!(access.create(&caller, new).await.is_err(), "{storages}");
+    }
     engine.shutdown().await.unwrap();
 }
