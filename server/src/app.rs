@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::access::{Access, TokensError};
+use crate::access::{Access, Proxy, TokensError};
 use crate::app_state::AppState;
 use crate::audit::{Audit, AuditError};
 use crate::background::Background;
@@ -253,7 +253,8 @@ fn warn_of_exposure(address: SocketAddr, is_closed: bool, is_encrypted: bool) {
 fn gates(app: &Arc<AppState>, metrics: &Arc<Metrics>, http: &HttpConfig) -> (Arc<Gate>, Arc<Gate>) {
     let gate = |router| {
         let (metrics, tracer) = (Arc::clone(metrics), Arc::clone(app.engine.tracer()));
-        Arc::new(Gate::new(router, metrics, tracer, http))
+        let proxy = Proxy::new(&app.config.access);
+        Arc::new(Gate::new(router, metrics, tracer, (http, proxy)))
     };
     (
         gate(router(Arc::clone(app))),

@@ -4,6 +4,7 @@
 //! HTTP, panics, problem documents, metrics, and the log of failures. Who may do what is decided
 //! behind it, where the route is known (`access`).
 
+use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use io_trace::{Cause, Scope, Tracer};
 use storage_core::StorageError;
 use tower::Service;
 
-use crate::access::share;
+use crate::access::{Proxy, share};
 use crate::access_log::AccessLine;
 use crate::changes::{Changes, is_change};
 use crate::config::HttpConfig;
@@ -53,6 +54,7 @@ pub(crate) struct Gate {
     header_bytes_max: usize,
     header_count_max: usize,
     origins: Origins,
+    proxy: Proxy,
 }
 
 /// The application after the gate, for one request.
@@ -69,7 +71,7 @@ impl Gate {
         router: Router,
         metrics: Arc<Metrics>,
         tracer: Arc<Tracer>,
-        http: &HttpConfig,
+        (http, proxy): (&HttpConfig, Proxy),
     ) -> Self {
         let pace = BodyPace {
             idle: http.body_idle(),
@@ -87,6 +89,7 @@ impl Gate {
             header_bytes_max: usize::try_from(http.header_bytes_max).unwrap_or(usize::MAX),
             header_count_max: usize::try_from(http.header_count_max).unwrap_or(usize::MAX),
             origins: Origins::new(http),
+            proxy,
         }
     }
 
@@ -100,15 +103,16 @@ impl Gate {
         self.changes.finish().await;
     }
 
-    /// Answers one request.
+    /// Answers one request of `peer`.
     pub(crate) async fn pass(
         &self,
         mut request: Request<Incoming>,
-        flaw: Option<Flaw>,
+        (flaw, peer): (Option<Flaw>, IpAddr),
     ) -> Response {
         let started = Instant::now();
         // Before anything that could write the path somewhere.
         let is_shared = share::take(&mut request);
+        self.proxy.take(&mut request, peer);
         // gRPC needs HTTP/2: on HTTP/1.1 a refusal has its status, and may have to close.
         let is_call = request.version() == Version::HTTP_2 && grpc::is_grpc(request.headers());
         let id = self.ids.id_of(request.headers());

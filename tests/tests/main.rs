@@ -43,6 +43,7 @@ mod operation;
 mod otlp_grpc;
 mod packet_times;
 mod provenance;
+mod proxies;
 mod queries;
 mod random_arithmetic;
 mod random_queries;

@@ -40,7 +40,7 @@ impl AdmittedBody {
         let change = self.tokens.change_count();
         let expires = match &self.caller {
             Caller::Token(token) => token.expires.is_some(),
-            Caller::Anyone => false,
+            Caller::Anyone | Caller::User(_) => false,
         };
         if change != self.change || expires {
             self.tokens.still_admits(&self.caller)?;

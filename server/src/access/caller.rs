@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use storage_format::{AgentId, StorageId};
 
+use super::proxy::User;
 use super::token::Token;
 
 /// Who sent a request.
@@ -13,13 +14,15 @@ pub(crate) enum Caller {
     Anyone,
     /// The owner of a token.
     Token(Arc<Token>),
+    /// Somebody whom a proxy has authenticated.
+    User(Arc<User>),
 }
 
 impl Caller {
     /// Whether the caller may know of this storage.
     pub(crate) fn sees_storage(&self, id: StorageId) -> bool {
         match self {
-            Self::Anyone => true,
+            Self::Anyone | Self::User(_) => true,
             Self::Token(token) => token.storages.is_empty() || token.storages.contains(&id),
         }
     }
@@ -36,7 +39,7 @@ impl Caller {
     /// agents.
     pub(crate) fn sees_agent(&self, id: &AgentId) -> bool {
         match self {
-            Self::Anyone => true,
+            Self::Anyone | Self::User(_) => true,
             Self::Token(token) => !token.is_scoped() || token.agents.contains(id),
         }
     }

@@ -8,6 +8,7 @@ mod admitted_body;
 mod admitted_end;
 mod caller;
 mod offline;
+mod proxy;
 mod rules;
 pub(crate) mod share;
 mod token;
@@ -29,6 +30,7 @@ use admitted_body::AdmittedBody;
 pub(crate) use admitted_end::Ended;
 pub(crate) use caller::Caller;
 pub use offline::{OfflineError, create_operator_token};
+pub(crate) use proxy::Proxy;
 use rules::{Beyond, Rule};
 pub(crate) use rules::{Right, rule_for, rule_of};
 use share::Share;
@@ -52,6 +54,7 @@ const CHALLENGE_INVALID: HeaderValue =
 pub(crate) struct Access {
     tokens: Arc<Tokens>,
     is_metrics_open: bool,
+    has_proxy: bool,
 }
 
 impl Access {
@@ -63,6 +66,7 @@ impl Access {
         Ok(Self {
             tokens: Arc::new(Tokens::load(documents).await?),
             is_metrics_open: config.metrics_open,
+            has_proxy: config.has_proxy(),
         })
     }
 
@@ -71,12 +75,13 @@ impl Access {
         match caller {
             Caller::Anyone => !self.is_closed(),
             Caller::Token(token) => token.role.has(Right::Read) && !token.is_scoped(),
+            Caller::User(user) => user.role.has(Right::Read),
         }
     }
 
-    /// Whether requests need a token.
+    /// Whether requests need a token, or a user of the proxy.
     pub(crate) fn is_closed(&self) -> bool {
-        self.tokens.is_closed()
+        self.has_proxy || self.tokens.is_closed()
     }
 
     /// All tokens, the oldest first.
@@ -109,7 +114,14 @@ impl Access {
                 _ => Err(Refusal::Share(Why::Unknown)),
             };
         }
-        self.bearer(&head.headers)
+        // Who presents a token has asked for its rights.
+        match head.extensions.get::<proxy::Named>() {
+            Some(proxy::Named::User(user)) if !head.headers.contains_key(header::AUTHORIZATION) => {
+                Ok(Caller::User(Arc::clone(user)))
+            }
+            Some(proxy::Named::Nobody) => Err(Refusal::User),
+            _ => self.bearer(&head.headers),
+        }
     }
 
     /// Who sent a request with these header fields.
@@ -132,8 +144,11 @@ impl Access {
 
     /// Whether `caller` may use a route, with these values in its path.
     fn check(&self, caller: &Caller, rule: &Rule, named: &Named) -> Result<(), Refusal> {
-        let Caller::Token(token) = caller else {
-            return Ok(());
+        let token = match caller {
+            Caller::Anyone => return Ok(()),
+            Caller::User(user) if user.role.has(rule.right) => return Ok(()),
+            Caller::User(user) => return Err(Refusal::Role(user.role)),
+            Caller::Token(token) => token,
         };
         if !token.role.has(rule.right) {
             return Err(Refusal::Role(token.role));
@@ -202,6 +217,8 @@ enum Refusal {
     NoToken,
     Token(Why),
     Share(Why),
+    /// The proxy named somebody who may do nothing.
+    User,
     Role(Role),
     Storage(StorageId),
     Agent,
@@ -275,7 +292,12 @@ impl IntoResponse for Refusal {
                 let methods = HeaderValue::from_str(methods).ok();
                 methods.map(|methods| (header::ALLOW, methods))
             }
-            Self::Share(_) | Self::Role(_) | Self::Storage(_) | Self::Agent | Self::Wide => None,
+            Self::Share(_)
+            | Self::User
+            | Self::Role(_)
+            | Self::Storage(_)
+            | Self::Agent
+            | Self::Wide => None,
         };
         let mut response = Problem::from(self).into_response();
         response.headers_mut().extend(field);
@@ -315,6 +337,16 @@ impl From<Refusal> for Problem {
                 Why::Expired => "the share has expired",
             })
             .remedy("ask who sent the URL for a new one"),
+            Refusal::User => Self::new(
+                StatusCode::FORBIDDEN,
+                "user_unknown",
+                "the user has no role",
+            )
+            .cause(
+                "the proxy named no single user of access.proxy_user_roles or \
+                 access.proxy_group_roles",
+            )
+            .remedy("ask an operator to list the user or one of their groups, or use a token"),
             Refusal::Role(role) => Self::new(
                 StatusCode::FORBIDDEN,
                 "role_insufficient",

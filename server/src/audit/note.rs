@@ -85,6 +85,7 @@ fn act(request: &Request) -> Option<Act> {
     }
     let caller = match request.extensions().get::<Caller>() {
         Some(Caller::Token(token)) => format!("token {} ({})", token.id, token.name),
+        Some(Caller::User(user)) => format!("user {}", user.name),
         Some(Caller::Anyone) | None => "anyone".to_owned(),
     };
     let id = request.extensions().get::<RequestId>();

@@ -142,10 +142,12 @@ impl Config {
             config.storage.data_dir.clone_from(data_dir);
         }
         config.http.insecure |= overrides.insecure;
-        let is_admitted = config.http.insecure || has_tokens(config.data_dir());
+        let is_admitted =
+            config.http.insecure || config.access.has_proxy() || has_tokens(config.data_dir());
         let invalid = invalid_listens(config.http.listen, &config.otlp, is_admitted)
             .into_iter()
             .chain(config.invalid())
+            .chain(config.access.invalid())
             .chain(invalid_names(&config));
         errors.extend(invalid.map(ConfigError::from));
         if errors.is_empty() {

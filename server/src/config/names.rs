@@ -1,6 +1,7 @@
 //! Settings that are names: of hosts, of origins and of the data folder.
 
 use super::invalid::InvalidSetting;
+use super::list::items;
 use super::settings::Config;
 use crate::authority::authority;
 
@@ -52,13 +53,6 @@ pub(super) fn invalid_names(config: &Config) -> Vec<InvalidSetting> {
 /// Pages without an address are nobody in particular: `*` would be meant.
 fn is_page_of_origin(text: &str) -> bool {
     is_origin(text) && !text.eq_ignore_ascii_case("null")
-}
-
-/// The items of a list with commas.
-pub(crate) fn items(list: &str) -> impl Iterator<Item = &str> {
-    list.split(',')
-        .map(str::trim)
-        .filter(|item| !item.is_empty())
 }
 
 /// A name or address as requests name it. Patterns are not matched.

@@ -292,6 +292,40 @@ fn names_that_cannot_work_are_refused() {
 }
 
 #[test]
+fn a_proxy_is_described_completely() {
+    let complete = [
+        ("TRACEHOLD_ACCESS_PROXY_USER_HEADER", "X-User"),
+        ("TRACEHOLD_ACCESS_PROXY_GROUP_HEADER", "x-groups"),
+        ("TRACEHOLD_ACCESS_PROXY_ADDRESSES", "10.0.0.0/8, ::1"),
+        (
+            "TRACEHOLD_ACCESS_PROXY_USER_ROLES",
+            "ada=operator, a=b=agent, *=reader",
+        ),
+        ("TRACEHOLD_ACCESS_PROXY_GROUP_ROLES", ""),
+    ];
+    load(None, &complete).unwrap();
+    for (at, wrong) in [
+        (0, "a b"),
+        (0, "Authorization"),
+        (1, "X-USER"),
+        (1, "host"),
+        (2, ""),
+        (2, "proxy.example"),
+        (2, "10.0.0.0/33"),
+        (2, "10.0.0.0/x"),
+        (3, "ada"),
+        (3, "ada=admin"),
+        (3, "ada=share"),
+        (4, "=reader"),
+    ] {
+        let mut all = complete;
+        all[at].1 = wrong;
+        let text = refusal(None, &all);
+        assert!(text.contains("setting access.proxy_"), "{wrong}: {text}");
+    }
+}
+
+#[test]
 fn errors_of_files_say_what_is_expected() {
     let number = "99999999999999999999";
     let file = format!("http.connections_max = {number}\n[htp]\n");

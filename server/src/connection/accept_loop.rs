@@ -194,7 +194,10 @@ impl OpenConnections {
         let connection = connection(
             stream,
             (self.doorway.clone(), Arc::clone(gate)),
-            (admission == Admission::HealthOnly).then_some(Flaw::NoConnection),
+            (
+                (admission == Admission::HealthOnly).then_some(Flaw::NoConnection),
+                peer,
+            ),
             Arc::clone(&activity),
             self.stage.clone(),
         );
@@ -265,7 +268,7 @@ fn is_exhaustion(error: &io::Error) -> bool {
 async fn connection(
     stream: TcpStream,
     (doorway, gate): (Doorway, Arc<Gate>),
-    flaw: Option<Flaw>,
+    (flaw, peer): (Option<Flaw>, IpAddr),
     activity: Arc<Activity>,
     mut stage: watch::Receiver<Stage>,
 ) {
@@ -313,6 +316,7 @@ async fn connection(
             let service = Http1Service {
                 gate,
                 flaw,
+                peer,
                 flag,
                 queue,
                 activity: Arc::clone(&activity),
@@ -321,7 +325,7 @@ async fn connection(
         }
         Ok(Spoken::Http2) => {
             let with = (&gate, &*doorway.http);
-            http2::serve(stream, with, flaw, Arc::clone(&activity), closing).await;
+            http2::serve(stream, with, (flaw, peer), Arc::clone(&activity), closing).await;
         }
         Err(error) => tracing::debug!(%error, "the connection ended before its first request"),
     }
@@ -331,6 +335,7 @@ async fn connection(
 struct Http1Service {
     gate: Arc<Gate>,
     flaw: Option<Flaw>,
+    peer: IpAddr,
     flag: Arc<AmbiguityFlag>,
     /// File bytes that the kernel sends.
     queue: Option<Arc<SendQueue>>,
@@ -353,11 +358,12 @@ async fn serve_http1(
         let index = requests.fetch_add(1, Ordering::Relaxed);
         let flaw = with.flag.is_ambiguous(index).then_some(Flaw::Ambiguous);
         let flaw = flaw.or(with.flaw);
+        let peer = with.peer;
         let gate = Arc::clone(&with.gate);
         let activity = Arc::clone(&with.activity);
         async move {
             let _answering = activity.answering();
-            Ok::<_, std::convert::Infallible>(gate.pass(request, flaw).await)
+            Ok::<_, std::convert::Infallible>(gate.pass(request, (flaw, peer)).await)
         }
     });
     let serving = builder.serve_connection(TokioIo::new(stream), service);

@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -52,7 +53,7 @@ const PIECE_BYTES_MAX: usize = 16 << 10;
 pub(super) async fn serve(
     stream: GuardedStream,
     (gate, http): (&Arc<Gate>, &HttpConfig),
-    flaw: Option<Flaw>,
+    (flaw, peer): (Option<Flaw>, IpAddr),
     activity: Arc<Activity>,
     closing: impl Future<Output = ()>,
 ) {
@@ -62,7 +63,7 @@ pub(super) async fn serve(
         let (gate, activity) = (Arc::clone(gate), Arc::clone(&activity));
         async move {
             stream.ended_by(END.try_with(Arc::clone).ok());
-            let mut response = gate.pass(request, flaw).await;
+            let mut response = gate.pass(request, (flaw, peer)).await;
             // HTTP/2 has no such field; a request cannot leave the connection in doubt.
             response.headers_mut().remove(header::CONNECTION);
             if flaw.is_some() {

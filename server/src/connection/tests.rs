@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 use super::{Door, Stage, serve};
+use crate::access::Proxy;
 use crate::config::HttpConfig;
 use crate::gate::Gate;
 use crate::ingest::IngestError;
@@ -101,7 +102,7 @@ impl Server {
             router,
             Arc::clone(&metrics),
             Arc::default(),
-            &http,
+            (&http, Proxy::default()),
         ));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -13,6 +13,7 @@ use http::StatusCode;
 use tokio::sync::watch;
 
 use super::{Buffers, Content, RangeFile, Resource, respond};
+use crate::access::Proxy;
 use crate::config::HttpConfig;
 use crate::connection::{Door, Stage, serve};
 use crate::gate::Gate;
@@ -98,7 +99,7 @@ async fn the_published_checker_finds_no_fault() {
         router,
         Arc::clone(&metrics),
         Arc::default(),
-        &http,
+        (&http, Proxy::default()),
     ));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());

@@ -119,6 +119,7 @@ pub(super) async fn read(
             // A share changes nothing, labels included.
             Some(Caller::Token(token)) if token.role == Role::Share => None,
             Some(Caller::Token(token)) => Some(token.name.as_str()),
+            Some(Caller::User(user)) => Some(user.name.as_str()),
             _ => reader.to_str().ok(),
         };
         note_reader(&app, id, &name, reader).await;
