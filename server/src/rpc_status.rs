@@ -84,6 +84,8 @@ impl RpcStatus {
             status => status,
         };
         let code = match status {
+            StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+            StatusCode::FORBIDDEN => Code::PermissionDenied,
             StatusCode::TOO_MANY_REQUESTS => Code::ResourceExhausted,
             StatusCode::SERVICE_UNAVAILABLE => Code::Unavailable,
             status if status.is_client_error() => Code::InvalidArgument,

@@ -445,3 +445,72 @@ fn a_body_that_arrives_after_its_caller_was_shut_out_does_nothing() {
     let list = tracehold(&server, Some(&operator), &["token", "list"]).1;
     assert!(!list.contains("evil"), "{list}");
 }
+
+#[test]
+fn a_token_of_an_agent_sends_spans_of_that_agent_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let operator = create(&server, None, &["operator"]);
+    let token = create(&server, Some(&operator), &["agent", "--agent", "shop"]);
+    let of_storage = [
+        &["storage", "create", "s"][..],
+        &[
+            "token",
+            "create",
+            "--name",
+            "n",
+            "--role",
+            "agent",
+            "--storage",
+            "s",
+        ],
+    ];
+    let [_, (code, other, errors)] =
+        of_storage.map(|words| tracehold(&server, Some(&operator), words));
+    assert_eq!(code, 0, "{errors}");
+    let span = |id| harness::spans::TestSpan {
+        trace: 1,
+        id,
+        parent: 0,
+        name: "x",
+        time: (0, 1),
+    };
+    let of = |service: &str| harness::spans::request(service, &[span(1)]);
+    let both = {
+        let mut both: Value = serde_json::from_str(&of("shop")).unwrap();
+        let mut stranger: Value = serde_json::from_str(&of("bank")).unwrap();
+        let resources = both["resourceSpans"].as_array_mut().unwrap();
+        resources.append(stranger["resourceSpans"].as_array_mut().unwrap());
+        both.to_string()
+    };
+    for (token, body, http, grpc) in [
+        (&token, of("bank"), 403, 7),
+        (&token, both, 403, 7),
+        (&other.trim().to_owned(), of("shop"), 403, 7),
+        (&token, of("shop"), 200, 0),
+        (&operator, of("free"), 200, 0),
+    ] {
+        let bearer = format!("Bearer {token}");
+        let request = Request::new("POST", "/v1/traces")
+            .header("content-type", "application/json")
+            .header("authorization", &bearer)
+            .body(body.as_bytes());
+        let answer = server.connect().send(&request).unwrap();
+        assert_eq!(answer.status, http, "{body}: {}", answer.brief());
+        let message = trace_kinds::otlp::to_protobuf(body.as_bytes()).unwrap();
+        let message = framed(0, &message);
+        let answer = call(
+            server.address(),
+            EXPORT,
+            ("authorization", &bearer),
+            &message,
+        );
+        assert_eq!(status(&answer).0, grpc, "{body}: {}", answer.brief());
+    }
+    let ask = Request::new("GET", "/api/v1/agents");
+    let ask = ask.header("authorization", format!("Bearer {operator}"));
+    let agents = server.connect().send(&ask).unwrap().json();
+    let agents = agents["items"].as_array().unwrap().iter();
+    let agents: Vec<_> = agents.map(|agent| agent["id"].as_str().unwrap()).collect();
+    assert_eq!(agents, ["free", "shop"]);
+}

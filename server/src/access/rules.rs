@@ -70,7 +70,7 @@ pub(super) const RULES: &[Rule] = rules! {
     GET "/livez" Nothing Nothing;
     GET "/readyz" Nothing Nothing;
     GET "/metrics" Metrics Everything;
-    POST "/v1/traces" Push Everything;
+    POST "/v1/traces" Push Storages;
     GET "/storage/{id}/{file}" Read Nothing;
     GET "/api/v1/agents" Find Seen;
     GET "/api/v1/agents/{agent}" Find Agents;
@@ -145,7 +145,7 @@ const SPANS: Rule = Rule {
     method: "POST",
     path: OTLP_EXPORT,
     right: Right::Push,
-    beyond: Beyond::Everything,
+    beyond: Beyond::Storages,
 };
 
 /// The rule of a request to this route.

@@ -83,6 +83,18 @@ impl From<IngestError> for Problem {
             IngestError::Empty => "packet_empty",
             IngestError::Record { .. } => "record_damaged",
             IngestError::Request(_) => "otlp_malformed",
+            IngestError::AgentOutOfScope(_) => {
+                return Self::new(
+                    StatusCode::FORBIDDEN,
+                    "scope_insufficient",
+                    "the request is outside the scope of the token",
+                )
+                .detail(error.to_string())
+                .cause("the token is limited to other agents; nothing of the request was stored")
+                .remedy(
+                    "send spans of the services in the scope of the token, or use another token",
+                );
+            }
             IngestError::Body(BodyError::TooSlow { .. }) => {
                 return Self::new(
                     StatusCode::REQUEST_TIMEOUT,

@@ -1,5 +1,6 @@
 //! Errors of packet bodies. `crate::error` maps each to a status and a remedy.
 
+use storage_format::AgentId;
 use thiserror::Error;
 
 use crate::access::Ended;
@@ -39,6 +40,9 @@ pub(crate) enum IngestError {
         offset: u64,
         what: String,
     },
+    /// The spans are of an agent that is not in the scope of the token.
+    #[error("the request has spans of agent `{0}`")]
+    AgentOutOfScope(AgentId),
     /// The request is not valid OTLP.
     #[error("the request cannot be read: {0}")]
     Request(String),

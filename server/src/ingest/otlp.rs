@@ -25,6 +25,7 @@ use super::body::BodyReader;
 use super::encoding::ContentEncoding;
 use super::error::IngestError;
 use super::identity::agent_of;
+use crate::access::Caller;
 use crate::config::IngestConfig;
 use crate::media_type::{self, media_type};
 use crate::metrics::Metrics;
@@ -106,14 +107,14 @@ impl TraceRequests {
         }
     }
 
-    /// Accepts the body of one request. When this returns, every recording that accepts the spans
+    /// Accepts the body of one request, whose agents `caller` may know. When this returns, every recording that accepts the spans
     /// has made them durable, unless the sender does not wait for that.
     /// Spans that no recording accepts are only in the buffer; the outcome counts them.
     pub(crate) async fn accept(
         &self,
         encoding: OtlpEncoding,
         content_encoding: ContentEncoding,
-        waits: bool,
+        (caller, waits): (&Caller, bool),
         body: Body,
     ) -> Result<ExportOutcome, Problem> {
         let window = self.limits.zstd_window_bytes_max;
@@ -129,6 +130,10 @@ impl TraceRequests {
         .await?;
         let body = body_reader.read_all(&mut reservation, SENDERS).await?;
         let (parts, mut outcome) = self.read(encoding, body, &mut reservation).await?;
+        // Of a request with spans of others, nothing is stored: its sender is not who it says.
+        if let Some(other) = parts.iter().find(|part| !caller.sees_agent(&part.agent.id)) {
+            return Err(IngestError::AgentOutOfScope(other.agent.id.clone()).into());
+        }
         let mut permit = reservation.into_permit();
         let count = parts.len() as u64;
         for part in parts {

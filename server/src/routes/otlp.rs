@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use serde_json::json;
 use trace_kinds::protobuf::{put_bytes, put_number};
 
+use crate::access::Caller;
 use crate::app_state::AppState;
 use crate::grpc::{self, Compression};
 use crate::ingest::{ContentEncoding, ExportOutcome, IngestError, OtlpEncoding, prefers_async};
@@ -45,6 +46,7 @@ const NOT_RECORDED: &str = "no recording accepts these spans, so they are not st
 )]
 pub(super) async fn traces(
     State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body): (_, Body) = request.into_parts();
@@ -60,7 +62,8 @@ pub(super) async fn traces(
     let accepted = async {
         let coding = ContentEncoding::of(&head.headers)?;
         let waits = !prefers_async(&head.headers);
-        app.traces.accept(encoding, coding, waits, body).await
+        let sender = (&caller, waits);
+        app.traces.accept(encoding, coding, sender, body).await
     };
     match accepted.await {
         Ok(outcome) => {
@@ -164,7 +167,11 @@ pub(super) async fn other_signal() -> Problem {
 }
 
 /// `TraceService/Export` of OTLP/gRPC: as [`traces`], with the message in the frame of gRPC.
-pub(super) async fn export(State(app): State<Arc<AppState>>, request: Request) -> Response {
+pub(super) async fn export(
+    State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Response {
     let (head, body) = request.into_parts();
     if head.version < Version::HTTP_2 || !grpc::is_grpc(&head.headers) {
         return Problem::new(
@@ -180,7 +187,7 @@ pub(super) async fn export(State(app): State<Arc<AppState>>, request: Request) -
         let malformed = "grpc-timeout is not a number of at most eight digits and a unit";
         return grpc::refusal(&RpcStatus::new(Code::InvalidArgument, malformed));
     };
-    let called = call(&app, &head.headers, body);
+    let called = call(&app, &caller, &head.headers, body);
     let outcome = match timeout {
         None => called.await,
         Some(timeout) => match tokio::time::timeout(timeout, called).await {
@@ -224,7 +231,12 @@ impl From<Problem> for CallError {
     }
 }
 
-async fn call(app: &AppState, headers: &HeaderMap, body: Body) -> Result<ExportOutcome, CallError> {
+async fn call(
+    app: &AppState,
+    caller: &Caller,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<ExportOutcome, CallError> {
     let (compression, message) = grpc::open(body).await.map_err(IngestError::of_body)?;
     let coding = match compression {
         Compression::No => ContentEncoding::Identity,
@@ -248,7 +260,7 @@ async fn call(app: &AppState, headers: &HeaderMap, body: Body) -> Result<ExportO
     let waits = !prefers_async(headers);
     let accepted = app
         .traces
-        .accept(OtlpEncoding::Protobuf, coding, waits, message);
+        .accept(OtlpEncoding::Protobuf, coding, (caller, waits), message);
     Ok(accepted.await?)
 }
 
