@@ -7,7 +7,7 @@
 //! | `tls` | certificates and handshakes |
 //! | `connection` | accepting, limits of time and number, ambiguous framing |
 //! | `gate` | what applies to every request: id, rules of HTTP, panics, problems, metrics, log |
-//! | `access` | who may do what: tokens, and the rule of each route |
+//! | `access` | who may do what: tokens, shares, users of a proxy, and the rule of each route |
 //! | `audit` | the log of changes, whose lines seal each other |
 //! | `changes` | requests that change state, completed even when the client hangs up |
 //! | `routes` | one file per noun: reads the request, calls the engine, builds the response |
