@@ -305,6 +305,33 @@ impl IntoResponse for Refusal {
     }
 }
 
+fn share_invalid(why: Why) -> Problem {
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "share_invalid",
+        "the shared URL is not accepted",
+    )
+    .cause(match why {
+        Why::Unknown => "this server has no such share; those that ended are forgotten",
+        Why::Revoked => "the share was revoked",
+        Why::Expired => "the share has expired",
+    })
+    .remedy("ask who sent the URL for a new one")
+}
+
+fn user_unknown() -> Problem {
+    Problem::new(
+        StatusCode::FORBIDDEN,
+        "user_unknown",
+        "the user has no role",
+    )
+    .cause(
+        "the proxy named no single user of access.proxy_user_roles or \
+                 access.proxy_group_roles",
+    )
+    .remedy("ask an operator to list the user or one of their groups, or use a token")
+}
+
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
@@ -326,27 +353,8 @@ impl From<Refusal> for Problem {
                 Why::Expired => "it has expired",
             })
             .remedy("ask an operator for a new token"),
-            Refusal::Share(why) => Self::new(
-                StatusCode::FORBIDDEN,
-                "share_invalid",
-                "the shared URL is not accepted",
-            )
-            .cause(match why {
-                Why::Unknown => "this server has no such share; those that ended are forgotten",
-                Why::Revoked => "the share was revoked",
-                Why::Expired => "the share has expired",
-            })
-            .remedy("ask who sent the URL for a new one"),
-            Refusal::User => Self::new(
-                StatusCode::FORBIDDEN,
-                "user_unknown",
-                "the user has no role",
-            )
-            .cause(
-                "the proxy named no single user of access.proxy_user_roles or \
-                 access.proxy_group_roles",
-            )
-            .remedy("ask an operator to list the user or one of their groups, or use a token"),
+            Refusal::Share(why) => share_invalid(why),
+            Refusal::User => user_unknown(),
             Refusal::Role(role) => Self::new(
                 StatusCode::FORBIDDEN,
                 "role_insufficient",

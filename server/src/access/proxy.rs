@@ -67,8 +67,8 @@ impl Proxy {
         }
     }
 
-    /// Takes the fields out of a request of `peer`, and leaves what they say as an extension if they
-    /// are to be believed.
+    /// Takes the fields out of a request of `peer`, and leaves what they say as an extension if
+    /// they are to be believed.
     pub(crate) fn take<B>(&self, request: &mut Request<B>, peer: IpAddr) {
         let Some(user_header) = &self.user_header else {
             return;

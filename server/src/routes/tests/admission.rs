@@ -12,7 +12,8 @@ use crate::config::AccessConfig;
 use crate::problem::Problem;
 
 /// Who is admitted to each route: everybody (`*`), agents, readers and operators (`aro`), and those
-/// whose token is limited to the storage or agent in the path (`ARO`); and URLs of the storage (`s`).
+/// whose token is limited to the storage or agent in the path (`ARO`); and URLs of the storage
+/// (`s`).
 /// Absent: nobody.
 const ADMITTED: &[(&str, &str, &str)] = &[
     ("get", "/", "*"),
