@@ -12,6 +12,7 @@
 //! | `io_thread` | making frames durable: batches, syncs, offsets, open files |
 //! | `io` | the disk interface: io_uring, blocking, faulty |
 //! | `tree` | the index tree: where packets are |
+//! | `listed` | files compared with what is written about them, by `verify` and the scrub |
 //! | `scan`, `recovery`, `verify` | reading data files without an index |
 //! | `readiness` | whether a storage is recovered |
 //! | `repair` | what of a failed storage is whole; the log without the rest |
@@ -60,6 +61,7 @@ mod known_repairs;
 mod labels;
 mod leaf_bytes;
 mod leaf_file;
+mod listed;
 mod live_index;
 mod log_scan;
 mod merging;

@@ -1,21 +1,15 @@
 //! Verification: re-reads all files of a storage and reports what is damaged.
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use serde::Serialize;
 use storage_format::{
     DataFileId, LeafId,
-    agent_file::AgentFile,
     checksum::crc32c_append,
-    checksum_file::{ChecksumFile, PIECE_BYTES, PieceSums},
     data_file::{DataFileHeader, HEADER_BYTES},
     index_part::PacketEntry,
     paths::{FileName, FileRole},
-    storage_file::{FileEntry, StorageFile, StorageState},
+    storage_file::{StorageFile, StorageState},
 };
 
 use crate::{
@@ -25,7 +19,8 @@ use crate::{
     damage::Damage,
     io_thread::Tail,
     leaf_bytes::{LeafMap, LeafReader},
-    read::{read_small, read_whole},
+    listed::{differences, differences_of_log},
+    read::read_small,
     scan::{FrameScanner, ScanError, Scanned},
     storage::{Storage, StorageReader},
     tree::{Selection, merge},
@@ -220,78 +215,15 @@ impl Verification<'_> {
             let path = self.storage.folder.join(&entry.name);
             match sum_file(&path, u64::MAX, |_| Ok(())) {
                 Err(error) => self.damage(&entry.name, 0, error),
-                Ok(sums) if sums.length() != entry.length => {
-                    let what = format!(
-                        "the file has {} bytes, but {} were written",
-                        sums.length(),
-                        entry.length
-                    );
-                    let offset = sums.length().min(entry.length);
-                    self.damage(&entry.name, offset, what);
-                }
                 Ok(sums) => {
-                    self.report.files = self.report.files.saturating_add(1);
-                    self.read(sums.length());
-                    let is_intact = sums.checksum() == entry.checksum;
-                    let is_located = self.pieces(&entry.name, sums, known.as_ref());
-                    if !is_intact && !is_located {
-                        let what = self.locate(entry, &path);
-                        self.damage(&entry.name, what.0, what.1);
+                    if sums.length() == entry.length {
+                        self.report.files = self.report.files.saturating_add(1);
+                        self.read(sums.length());
                     }
+                    let found = differences(self.storage, entry, sums, known.as_ref());
+                    self.report.damage.extend(found);
                 }
             }
-        }
-    }
-
-    /// Compares a data file with the checksums of its pieces; whether one differs.
-    fn pieces(&mut self, name: &str, sums: PieceSums, known: Option<&ChecksumFile>) -> bool {
-        let (Ok(FileName::Data(file)), Some(known)) = (name.parse(), known) else {
-            return false;
-        };
-        let found = sums.finish(file);
-        let length = found.length;
-        let Some(known) = known.of(file).filter(|known| known.length == length) else {
-            let what = "the checksum file does not describe this data file";
-            self.damage(name, 0, what);
-            return false;
-        };
-        let pieces = known.pieces.iter().zip(&found.pieces).zip(0_u64..);
-        let differing: Vec<u64> = pieces
-            .filter(|((known, found), _)| known != found)
-            .map(|(_, at)| at)
-            .collect();
-        for run in differing.chunk_by(|before, at| before.saturating_add(1) == *at) {
-            let (first, last) = (run.first(), run.last());
-            let start = first.map_or(0, |at| at.saturating_mul(PIECE_BYTES));
-            let end = last.map_or(0, |at| at.saturating_add(1).saturating_mul(PIECE_BYTES));
-            let end = end.min(length);
-            let what = format!("the checksums of bytes {start} to {end} do not match");
-            self.damage(name, start, what);
-        }
-        !differing.is_empty()
-    }
-
-    /// The location of the damage in a small file with a wrong checksum.
-    fn locate(&self, entry: &FileEntry, path: &Path) -> (u64, String) {
-        let found = match entry.role {
-            FileRole::Index => match crate::tree::IndexPart::open(path, self.storage.id) {
-                Err(StorageError::Damaged { source, .. }) => Some(source),
-                Ok(part) => Arc::new(part)
-                    .blocks()
-                    .find_map(|block| match block.read() {
-                        Err(StorageError::Damaged { source, .. }) => Some(source),
-                        _ => None,
-                    }),
-                Err(_) => None,
-            },
-            FileRole::Agent => read_whole(path)
-                .ok()
-                .and_then(|bytes| AgentFile::decode(&bytes).err()),
-            _ => None,
-        };
-        match found {
-            Some(error) => (error.offset, error.to_string()),
-            None => (0, "the checksum of the file does not match".to_owned()),
         }
     }
 
@@ -305,14 +237,12 @@ impl Verification<'_> {
             self.report.files = self.report.files.saturating_add(1);
             match sum_file(&self.storage.folder.join(&name), tail.length, |_| Ok(())) {
                 Err(error) => self.damage(&name, 0, error),
-                Ok(sums) if sums.length() < tail.length => {
-                    self.damage(&name, sums.length(), "the file ends before its last packet");
-                }
                 Ok(sums) => {
-                    self.read(sums.length());
-                    if sums.checksum() != tail.checksum {
-                        self.damage(&name, 0, "the checksum of the file does not match");
+                    if sums.length() >= tail.length {
+                        self.read(sums.length());
                     }
+                    let found = differences_of_log(&name, tail, &sums);
+                    self.report.damage.extend(found);
                 }
             }
         }
