@@ -67,6 +67,12 @@ pub struct EngineConfig {
     /// Bytes per second that arranging full files of open storages writes at most, of all storages
     /// together; with 0, they are arranged when their storage is finalized.
     pub full_file_arranging_bytes_per_second_max: u64,
+    /// Bytes per second that the scrub reads at most; 0 turns it off.
+    pub scrub_bytes_per_second: u64,
+    /// Shortest time between the beginnings of two passes of the scrub.
+    pub scrub_pass_interval: Duration,
+    /// Time after the start before the scrub begins: a start has other work.
+    pub scrub_delay: Duration,
     /// A log up to this many bytes that is not arranged is read for its checksums before the
     /// storage is FINALIZED, a longer one afterwards.
     pub checksums_at_once_bytes_max: u64,
@@ -122,6 +128,9 @@ impl EngineConfig {
             packet_bytes_max: 64 << 20,
             arranging_bytes_per_second_max: 0,
             full_file_arranging_bytes_per_second_max: 32 << 20,
+            scrub_bytes_per_second: 4 << 20,
+            scrub_pass_interval: Duration::from_secs(86_400),
+            scrub_delay: Duration::from_secs(60),
             checksums_at_once_bytes_max: 64 << 20,
             tree_packet_count_max: 256 << 10,
             live_index_bytes_max: 64 << 20,

@@ -161,6 +161,14 @@ counters! {
     checked_bytes: Counter,
     /// Blocks of these that were found damaged.
     damaged_blocks: Counter,
+    /// Bytes that the scrub read.
+    scrub_bytes: Counter,
+    /// Damaged places that it found.
+    scrub_places: Counter,
+    /// Passes of it over all storages that ended.
+    scrub_passes: Counter,
+    /// When the last of them ended, seconds since the epoch; 0 while there was none.
+    scrub_finished_seconds: Counter,
     /// Bytes of index blocks in the cache.
     index_cache_bytes: Counter,
     /// Lookups of index blocks that hit the cache.

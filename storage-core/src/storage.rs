@@ -510,7 +510,7 @@ impl Storage {
         let window = self.counts.window(now_ns());
         let counts = &self.counts;
         let arranging = self.arranging.lock().clone().unwrap_or_default();
-        let (damage, damaged_places) = self.checked.damage.list(DAMAGE_SHOWN_MAX);
+        let (damage, damaged_places) = self.checked.list_damage(DAMAGE_SHOWN_MAX);
         StorageStatus {
             id: self.id,
             state: file.state,

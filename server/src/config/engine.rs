@@ -48,6 +48,8 @@ impl Config {
         engine.arranging_bytes_per_second_max = storage.arranging_bytes_per_second_max;
         engine.full_file_arranging_bytes_per_second_max =
             storage.full_file_arranging_bytes_per_second_max;
+        engine.scrub_bytes_per_second = storage.scrub_bytes_per_second;
+        engine.scrub_pass_interval = Duration::from_secs(storage.scrub_pass_seconds_min);
         engine.tree_packet_count_max = size(storage.live_index_packets_max);
         engine.live_index_bytes_max = storage.live_index_bytes_max;
         engine.live_index_age_max = Duration::from_secs(storage.live_index_seconds_max);

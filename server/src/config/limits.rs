@@ -82,6 +82,8 @@ const LIMITS: &[(&str, &str, i64, i64)] = &[
         0,
         TIB,
     ),
+    ("storage", "scrub_bytes_per_second", 0, TIB),
+    ("storage", "scrub_pass_seconds_min", 1, YEAR_SECONDS),
     ("storage", "live_index_packets_max", 1, GIB),
     ("storage", "live_index_bytes_max", 1, TIB),
     ("storage", "live_index_seconds_max", 0, YEAR_SECONDS),

@@ -281,6 +281,11 @@ pub struct StorageConfig {
     /// Bytes per second at which full data files of open storages are arranged, all storages
     /// together; 0 = they are arranged when their storage is finalized.
     pub full_file_arranging_bytes_per_second_max: u64,
+    /// Bytes per second at which files are re-read and compared with their checksums in the
+    /// background; 0 = off.
+    pub scrub_bytes_per_second: u64,
+    /// Minimum time between the beginnings of two such passes over all storages.
+    pub scrub_pass_seconds_min: u64,
     /// Packets in the live index of a storage before an index part is written.
     pub live_index_packets_max: u64,
     /// Memory for the live indexes of all storages.
@@ -365,6 +370,8 @@ impl Default for StorageConfig {
             preallocation_bytes_max: 64 << 20,
             data_file_bytes_max: 1 << 30,
             arranging_bytes_per_second_max: 0,
+            scrub_bytes_per_second: 4 << 20,
+            scrub_pass_seconds_min: 86_400,
             full_file_arranging_bytes_per_second_max: 32 << 20,
             live_index_packets_max: 256 << 10,
             live_index_bytes_max: 64 << 20,

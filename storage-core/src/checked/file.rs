@@ -99,6 +99,12 @@ impl Blocks {
         }
     }
 
+    /// Lets all blocks be compared again.
+    pub(super) fn forget(&self) {
+        let _marking = self.marking.lock();
+        self.version.store(0, Ordering::Release);
+    }
+
     /// The bytes of a block.
     fn range(&self, block: usize) -> Range<u64> {
         let bytes = self.sums.block_bytes();

@@ -43,6 +43,28 @@ impl KnownDamage {
         was_known
     }
 
+    /// The damage of a file in `found` that is not known.
+    pub(crate) fn added(&self, file: &str, found: &[Damage]) -> Vec<Damage> {
+        let places = self.places.lock();
+        let is_new = |damage: &&Damage| !places.contains_key(&(file.to_owned(), damage.offset));
+        found.iter().filter(is_new).cloned().collect()
+    }
+
+    /// Replaces all damage of a file.
+    pub(crate) fn replace(&self, file: &str, found: Vec<Damage>) {
+        self.forget(file);
+        for Damage { offset, what, .. } in found {
+            self.add(file, offset, what);
+        }
+    }
+
+    /// Forgets the damage of a file that another one replaced.
+    pub(crate) fn forget(&self, file: &str) {
+        let mut places = self.places.lock();
+        places.retain(|(damaged, _), _| damaged != file);
+        self.is_any.store(!places.is_empty(), Ordering::Release);
+    }
+
     /// Whether there is any.
     pub(crate) fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Acquire)

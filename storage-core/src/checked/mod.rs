@@ -9,7 +9,11 @@ mod file;
 mod known_damage;
 mod sums;
 
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::Path,
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 use storage_format::storage_file::StorageFile;
@@ -17,7 +21,7 @@ use storage_format::storage_file::StorageFile;
 use self::file::Blocks;
 pub use self::file::CheckedFile;
 pub(crate) use self::{known_damage::KnownDamage, sums::Expected};
-use crate::{Counters, read::ReadFile};
+use crate::{Counters, damage::Damage, read::ReadFile};
 
 /// Files of a storage whose blocks are remembered; beyond it, all are forgotten.
 const FILES_MAX: usize = 64 << 10;
@@ -27,9 +31,44 @@ const FILES_MAX: usize = 64 << 10;
 pub(crate) struct CheckedFiles {
     files: Mutex<HashMap<String, Arc<Blocks>>>,
     pub(crate) damage: Arc<KnownDamage>,
+    /// What the scrub found when it read a file last.
+    pub(crate) scrubbed: KnownDamage,
 }
 
 impl CheckedFiles {
+    /// Whether any damage is known.
+    pub(crate) fn are_damaged(&self) -> bool {
+        self.damage.is_any() || self.scrubbed.is_any()
+    }
+
+    /// Up to `max` places of all known damage, and the number of all places.
+    pub(crate) fn list_damage(&self, max: usize) -> (Vec<Damage>, u64) {
+        let (mut found, own) = self.damage.list(max);
+        let (scrubbed, others) = self.scrubbed.list(max);
+        // A place that both found is one place.
+        let count = found.len();
+        found.extend(scrubbed);
+        let known: BTreeSet<_> = (found.iter().take(count))
+            .map(|damage| (damage.file.clone(), damage.offset))
+            .collect();
+        let mut at: usize = 0;
+        let before = found.len();
+        found.retain(|damage| {
+            at = at.saturating_add(1);
+            at <= count || !known.contains(&(damage.file.clone(), damage.offset))
+        });
+        let twice = before.saturating_sub(found.len()) as u64;
+        found.truncate(max);
+        (found, own.saturating_add(others).saturating_sub(twice))
+    }
+
+    /// Lets the blocks of a file be compared again before they are used.
+    pub(crate) fn forget(&self, name: &str) {
+        if let Some(blocks) = self.files.lock().get(name) {
+            blocks.forget();
+        }
+    }
+
     /// An open file of the storage in `folder`, whose bytes are compared with what is expected
     /// before they are used; blocks the thread when it is opened for the first time.
     pub(crate) fn file(

@@ -63,7 +63,7 @@ impl Engine {
             *count = count.saturating_add(1);
             let is_poisoned = u64::from(storage.poison.is_set());
             counts.poisoned = counts.poisoned.saturating_add(is_poisoned);
-            let is_damaged = u64::from(storage.checked.damage.is_any());
+            let is_damaged = u64::from(storage.checked.are_damaged());
             counts.damaged = counts.damaged.saturating_add(is_damaged);
         }
         counts

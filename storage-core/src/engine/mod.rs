@@ -42,6 +42,8 @@ mod recovering;
 mod registry;
 mod repairing;
 mod rings;
+mod scrub;
+mod scrub_position;
 mod start;
 mod storages;
 mod tasks;

@@ -20,6 +20,7 @@ use super::{
     folder_lock::lock_folder,
     recovering::{Recoveries, Unfinished},
     registry::Registry,
+    scrub::Scrub,
     tasks::Tasks,
     trees::TreeLoader,
 };
@@ -92,6 +93,7 @@ impl Engine {
         engine.watch_space();
         engine.complete_checksums();
         engine.watch_io_thread();
+        engine.scrub();
         Ok(engine)
     }
 
@@ -250,6 +252,18 @@ impl Engine {
                 }
             }
         });
+    }
+
+    /// Reads all storages again and again.
+    fn scrub(&self) {
+        let scrub = Scrub {
+            registry: Arc::clone(&self.inner.storages.registry),
+            services: self.inner.services.clone(),
+            trees: Arc::clone(&self.inner.reading.trees),
+            documents: self.inner.documents.clone(),
+            blocking: self.inner.reading.blocking.clone(),
+        };
+        self.inner.tasks.spawn(scrub.run());
     }
 
     /// Fails every storage that is being written when the I/O thread ends unexpectedly.

@@ -1,6 +1,6 @@
 //! Loads the index trees of finalized storages for readers, and rebuilds those that are damaged.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use io_trace::{Cause, Scope};
@@ -92,6 +92,22 @@ impl TreeLoader {
         let tree = storage.tree.read();
         let has_lost_part = tree.as_ref().is_some_and(IndexTree::has_lost_part);
         has_lost_part && storage.state() == StorageState::Finalized
+    }
+
+    /// Rebuilds the index of a finalized storage of which the part at `path` is damaged.
+    pub(super) async fn replace_part(
+        &self,
+        storage: &Arc<Storage>,
+        path: &Path,
+    ) -> Result<(), StorageError> {
+        self.load(storage).await?;
+        if let Some(tree) = &*storage.tree.read() {
+            let parts = tree.parts().iter();
+            parts
+                .filter(|part| part.path == path)
+                .for_each(|part| part.note_loss());
+        }
+        self.load(storage).await
     }
 
     /// Rebuilds the index of a finalized storage. If that is impossible, what is left of it is used

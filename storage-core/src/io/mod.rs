@@ -14,6 +14,7 @@ mod blocking;
 mod buffer;
 #[cfg(test)]
 mod conformance;
+mod direct_read;
 #[cfg(feature = "fault-points")]
 pub mod fault_points;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use std::{
 
 pub(crate) use blocking::BlockingIo;
 pub(crate) use buffer::BUFFER_BYTES;
+pub(crate) use direct_read::DirectFile;
 pub(crate) use files::{create_folder, drop_cached, exchange, remove_file, remove_folder, rename};
 pub(crate) use staged::{StagedFile, sync_folder, truncate};
 pub(crate) use traced::TracedIo;

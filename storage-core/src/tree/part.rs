@@ -192,6 +192,11 @@ impl IndexPart {
         self.is_lost.load(Ordering::Relaxed)
     }
 
+    /// Notes that the file is not as it was written.
+    pub(crate) fn note_loss(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
     /// Forgets that a block could not be read; the next read finds it again.
     pub(crate) fn forget_loss(&self) {
         self.is_lost.store(false, Ordering::Relaxed);

@@ -1,0 +1,361 @@
+//! The scrub: reads all files of finalized storages, and the complete data files of others, again
+//! and again, slowly, past the page cache, and compares them with their checksums.
+//!
+//! A disk forgets without a word, and a file that nobody reads is noticed when it is needed. The
+//! scrub remembers in the data folder where it was (decision 0079).
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use io_trace::Cause;
+use storage_format::{
+    StorageId,
+    checksum_file::PieceSums,
+    paths::{FileName, FileRole},
+    storage_file::{FileEntry, StorageFile, StorageState},
+};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{
+    blocking::Blocking, documents::Documents, registry::Registry, scrub_position::ScrubPosition,
+    trees::TreeLoader,
+};
+use crate::{
+    StorageError,
+    checksums::read_checksums,
+    clock::now_ns,
+    damage::Damage,
+    io::{BUFFER_BYTES, DirectFile},
+    io_thread::Tail,
+    listed::{differences, differences_of_log},
+    storage::Storage,
+    writer::Services,
+};
+
+/// Buffers that are read between two pauses.
+const BUFFERS_AT_ONCE: usize = 4;
+/// How often the position is saved.
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+/// The document that remembers the position.
+const DOCUMENT: &str = "scrub";
+
+/// The scrub of an engine.
+pub(super) struct Scrub {
+    pub(super) registry: Arc<Registry>,
+    pub(super) services: Services,
+    pub(super) trees: Arc<TreeLoader>,
+    pub(super) documents: Documents,
+    pub(super) blocking: Blocking,
+}
+
+/// A pass over the storages.
+struct Pass<'a> {
+    scrub: &'a Scrub,
+    position: ScrubPosition,
+    saved: Instant,
+    /// When what was read so far is due.
+    due: Instant,
+}
+
+/// What a file must be.
+enum Expected {
+    /// As the storage file lists it.
+    Listed(FileEntry),
+    /// A file of a log, durable to its end.
+    Log(Tail),
+}
+
+impl Scrub {
+    /// Runs until the engine stops.
+    pub(super) async fn run(self) {
+        let config = Arc::clone(&self.services.config);
+        if config.scrub_bytes_per_second == 0 {
+            return;
+        }
+        let document = self.documents.read(DOCUMENT).await.ok().flatten();
+        let mut position = ScrubPosition::decode(&document.unwrap_or_default());
+        let counters = Arc::clone(&self.services.counters);
+        counters
+            .scrub_finished_seconds
+            .set(position.finished_seconds());
+        sleep(config.scrub_delay).await;
+        loop {
+            if let Some(wait) = position.wait(now_ns(), config.scrub_pass_interval) {
+                sleep(wait).await;
+                continue;
+            }
+            let mut pass = Pass {
+                scrub: &self,
+                position,
+                saved: Instant::now(),
+                due: Instant::now(),
+            };
+            pass.run().await;
+            position = pass.position;
+        }
+    }
+}
+
+impl Pass<'_> {
+    async fn run(&mut self) {
+        self.position.begin(now_ns());
+        let storages = self.scrub.registry.all().into_iter();
+        let mut ids: Vec<StorageId> = storages.map(|storage| storage.id).collect();
+        ids.sort_unstable();
+        let after = self.position.after;
+        for id in ids
+            .into_iter()
+            .filter(|id| after.is_none_or(|after| *id > after))
+        {
+            // It may have been deleted, and one that is not recovered yet has its turn later.
+            if let Ok(storage) = self.scrub.registry.find(id) {
+                self.storage(&storage).await;
+            }
+            self.position.after = Some(id);
+            self.save(SAVE_INTERVAL).await;
+        }
+        self.position.finish(now_ns());
+        self.save(Duration::ZERO).await;
+        let counters = &self.scrub.services.counters;
+        counters.scrub_passes.add(1);
+        counters
+            .scrub_finished_seconds
+            .set(self.position.finished_seconds());
+        let ScrubPosition { bytes, places, .. } = self.position;
+        tracing::info!(
+            bytes,
+            damaged = places,
+            "all storages were read and compared"
+        );
+    }
+
+    async fn save(&mut self, interval: Duration) {
+        if self.saved.elapsed() < interval {
+            return;
+        }
+        self.saved = Instant::now();
+        let document = Bytes::from(self.position.encode());
+        if let Err(error) = self.scrub.documents.write(DOCUMENT, document).await {
+            tracing::warn!(%error, "the scrub cannot remember where it is; after a restart it begins again");
+        }
+    }
+
+    async fn storage(&mut self, storage: &Arc<Storage>) {
+        let file = storage.info();
+        if storage.is_unreadable() {
+            return;
+        }
+        if file.state != StorageState::Finalized {
+            return self.log(storage).await;
+        }
+        let own = Arc::clone(storage);
+        let copied = self
+            .scrub
+            .blocking
+            .run(Cause::Verify, move || own.check_copy());
+        let copy = FileName::StorageCopy(storage.id).to_string();
+        // Both copies are restored, with a line in the log.
+        if let Ok(Some(_)) = copied.await {
+            self.position.places = self.position.places.saturating_add(1);
+            self.scrub.services.counters.scrub_places.add(1);
+            tracing::warn!(storage = %storage.id, file = copy, "the scrub found a damaged file");
+        }
+        for entry in file.files.clone() {
+            let path = storage.folder.join(&entry.name);
+            let expected = Expected::Listed(entry);
+            self.file(storage, &file, path, expected).await;
+        }
+    }
+
+    /// The data files of a storage to which nothing is written any more.
+    async fn log(&mut self, storage: &Arc<Storage>) {
+        let tails = storage
+            .tree
+            .read()
+            .as_ref()
+            .map(|tree| tree.files().clone());
+        let mut tails = tails.unwrap_or_default();
+        tails.pop_last();
+        for (id, tail) in tails {
+            let path = storage.path(&FileName::Data(id));
+            let file = storage.info();
+            self.file(storage, &file, path, Expected::Log(tail)).await;
+        }
+    }
+
+    async fn file(
+        &mut self,
+        storage: &Arc<Storage>,
+        own: &StorageFile,
+        path: PathBuf,
+        expected: Expected,
+    ) {
+        let limit = match &expected {
+            Expected::Listed(_) => u64::MAX,
+            Expected::Log(tail) => tail.length,
+        };
+        let summed = self.sum(path.clone(), limit).await;
+        if is_over(storage, &path, &expected) {
+            return;
+        }
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let is_index =
+            matches!(&expected, Expected::Listed(entry) if entry.role == FileRole::Index);
+        let found = match summed {
+            Ok(sums) => self.compare(storage, own, &name, expected, sums).await,
+            Err(StorageError::Stopping | StorageError::Exhausted { .. }) => return,
+            Err(error) => vec![Damage {
+                file: name.clone(),
+                offset: 0,
+                what: error.to_string(),
+            }],
+        };
+        self.note(storage, &name, found.clone());
+        if !found.is_empty() && is_index {
+            let replaced = self.scrub.trees.replace_part(storage, &path).await;
+            match replaced {
+                Ok(()) if !is_listed(storage, &name) => {
+                    storage.checked.scrubbed.forget(&name);
+                    storage.checked.damage.forget(&name);
+                }
+                // It says in the log why.
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::error!(%error, storage = %storage.id, "the index cannot be rebuilt");
+                }
+            }
+        }
+    }
+
+    async fn compare(
+        &self,
+        storage: &Arc<Storage>,
+        own: &StorageFile,
+        name: &str,
+        expected: Expected,
+        sums: PieceSums,
+    ) -> Vec<Damage> {
+        let (storage, own, name) = (Arc::clone(storage), own.clone(), name.to_owned());
+        let compare = move || {
+            Ok(match expected {
+                Expected::Listed(entry) => {
+                    let known = read_checksums(&storage.folder, &own).and_then(Result::ok);
+                    differences(&storage, &entry, sums, known.as_ref())
+                }
+                Expected::Log(tail) => differences_of_log(&name, tail, &sums).into_iter().collect(),
+            })
+        };
+        let compared = self.scrub.blocking.run(Cause::Verify, compare).await;
+        compared.unwrap_or_default()
+    }
+
+    /// Remembers what is damaged in a file, and that nothing else of it is.
+    fn note(&mut self, storage: &Storage, name: &str, found: Vec<Damage>) {
+        if !found.is_empty() {
+            // What was compared before may have come from the page cache.
+            storage.checked.forget(name);
+        }
+        self.position.places = self.position.places.saturating_add(found.len() as u64);
+        for damage in storage.checked.scrubbed.added(name, &found) {
+            self.scrub.services.counters.scrub_places.add(1);
+            tracing::error!(
+                storage = %storage.id, file = name, offset = damage.offset, what = damage.what,
+                "the scrub found damage; check the disk, and restore the file from an export or a \
+                 backup"
+            );
+        }
+        storage.checked.scrubbed.replace(name, found);
+    }
+
+    /// The checksums of the first `limit` bytes of a file, read no faster than the rate allows.
+    async fn sum(&mut self, path: PathBuf, limit: u64) -> Result<PieceSums, StorageError> {
+        let scrub = self.scrub;
+        let blocking = &scrub.blocking;
+        let place = path.clone();
+        let open = move || DirectFile::open(&place).map_err(StorageError::io("open", place));
+        let mut file = blocking.run(Cause::Verify, open).await?;
+        let mut sums = PieceSums::default();
+        loop {
+            let path = path.clone();
+            let before = sums.length();
+            let step = move || {
+                let is_at_end = read_some(&mut file, &mut sums, limit)
+                    .map_err(|error| read_failed(&path, error))?;
+                Ok((file, sums, is_at_end))
+            };
+            let is_at_end;
+            (file, sums, is_at_end) = blocking.run(Cause::Verify, step).await?;
+            self.pause(sums.length().saturating_sub(before)).await;
+            if is_at_end {
+                return Ok(sums);
+            }
+        }
+    }
+
+    /// Waits until bytes that were read are due.
+    async fn pause(&mut self, bytes: u64) {
+        let services = &self.scrub.services;
+        self.position.bytes = self.position.bytes.saturating_add(bytes);
+        services.counters.scrub_bytes.add(bytes);
+        let nanos = u128::from(bytes).saturating_mul(1_000_000_000);
+        let nanos = nanos.checked_div(u128::from(services.config.scrub_bytes_per_second));
+        let takes = Duration::from_nanos(u64::try_from(nanos.unwrap_or(0)).unwrap_or(u64::MAX));
+        // What a slow disk lost is not caught up.
+        let due = self.due.max(Instant::now());
+        self.due = due.checked_add(takes).unwrap_or(due);
+        sleep_until(self.due).await;
+    }
+}
+
+fn read_failed(path: &Path, error: io::Error) -> StorageError {
+    StorageError::io("read", path)(error)
+}
+
+/// Reads the next buffers; whether that was the end.
+fn read_some(file: &mut DirectFile, sums: &mut PieceSums, limit: u64) -> io::Result<bool> {
+    for _ in 0..BUFFERS_AT_ONCE {
+        let bytes = file.read(sums.length())?;
+        let left = usize::try_from(limit.saturating_sub(sums.length())).unwrap_or(usize::MAX);
+        let part = &bytes[..bytes.len().min(left)];
+        sums.extend(part);
+        if part.len() < BUFFER_BYTES {
+            return Ok(true);
+        }
+    }
+    Ok(sums.length() >= limit)
+}
+
+fn is_listed(storage: &Storage, name: &str) -> bool {
+    storage.info().files.iter().any(|file| file.name == name)
+}
+
+/// Whether a file was removed or replaced meanwhile, with its storage or by a change of it.
+fn is_over(storage: &Storage, path: &Path, expected: &Expected) -> bool {
+    if storage.is_deleted.load(std::sync::atomic::Ordering::SeqCst) {
+        return true;
+    }
+    match expected {
+        Expected::Listed(entry) => {
+            let now = storage.info();
+            !now.files.iter().any(|listed| listed == entry)
+        }
+        Expected::Log(tail) => {
+            let tree = storage.tree.read();
+            let files = tree.as_ref().map(|tree| tree.files());
+            let now = files.and_then(|files| {
+                let mut files = files.iter();
+                files.find(|(id, _)| path.ends_with(FileName::Data(**id).to_string()))
+            });
+            now.is_none_or(|(_, now)| now != tail)
+        }
+    }
+}
