@@ -133,11 +133,7 @@ impl Values<'_> {
                 self.lines.deeper();
                 self.arrays.push((node, 0));
             }
-            Value::OptionalBegin(is_present) => {
-                if !is_present {
-                    self.lines.push(" None");
-                }
-            }
+            Value::OptionalBegin(false) => self.lines.push(" None"),
             _ => {}
         }
     }

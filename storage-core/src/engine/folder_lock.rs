@@ -19,9 +19,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(super) fn lock_folder(folder: &Path) -> Result<File, StorageError> {
     let path = folder.join("lock");
     let file = File::create(&path).map_err(StorageError::io("create", &path))?;
-    let end = Instant::now() + WAIT;
+    let began = Instant::now();
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        if Instant::now() > end {
+        if began.elapsed() > WAIT {
             return Err(StorageError::DataDirInUse {
                 path: folder.to_owned(),
             });
