@@ -364,7 +364,7 @@ fn a_response_that_is_not_taken_ends_alone() {
     assert_eq!(resets, [1]);
     stream.write_all(&window(3, 1 << 30)).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !found.iter().any(|frame| *frame == (0, 1, 3)) {
+    while !found.contains(&(0, 1, 3)) {
         assert!(
             Instant::now() < deadline,
             "the second response does not end"

@@ -83,7 +83,7 @@ fn a_limit_without_a_unit_is_refused_where_units_differ() {
     };
     let (code, said) = copy(&bare);
     assert!(code == 2 && said.contains("1795222800000000us"), "{said}");
-    assert_eq!(copy(&(bare.clone() + "us")).0, 0);
+    assert_eq!(copy(&(bare + "us")).0, 0);
     // The number is nanoseconds over HTTP, unless a person wrote it.
     let path = format!("/storages/{storage}/query");
     let mut api = server.api();

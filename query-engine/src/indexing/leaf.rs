@@ -121,7 +121,7 @@ pub fn index_leaf(
         index,
         decoded,
         read_bytes,
-        skipped: (unreadable > 0).then(|| Skipped {
+        skipped: (unreadable > 0).then_some(Skipped {
             storage: Some(leaf.storage),
             parts: unreadable,
             reasons,

@@ -30,7 +30,7 @@ impl Caller {
     /// Whether the caller is limited to some agents or storages.
     pub(crate) fn is_scoped(&self) -> bool {
         match self {
-            Self::Anyone => false,
+            Self::Anyone | Self::User(_) => false,
             Self::Token(token) => token.is_scoped(),
         }
     }

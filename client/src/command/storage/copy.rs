@@ -123,7 +123,7 @@ impl Copy {
         let Some(damage) = copied["incomplete"].as_str() else {
             return Ok(Exit::Done);
         };
-        context.note(&format!(
+        context.note(format!(
             "the copy lacks what is behind a damage of the source: {damage}"
         ));
         Ok(Exit::NoMatchOrDamage)

@@ -346,6 +346,7 @@ async fn tokens_outlive_the_server_and_end_when_they_are_revoked() {
     engine.shutdown().await.unwrap();
 }
 
+#[expect(clippy::disallowed_methods, reason = "a test damages its files")]
 #[tokio::test]
 async fn damaged_tokens_are_no_open_door() {
     let folder = tempfile::tempdir().unwrap();
