@@ -35,6 +35,16 @@ const WITHOUT: &[(&str, &str, &str)] = &[
     ),
     (
         "POST",
+        "/storages/{id}/shares",
+        "makes a token, as the route of tokens",
+    ),
+    (
+        "DELETE",
+        "/storages/{id}/shares/{share}",
+        "revokes a token, as the route of tokens",
+    ),
+    (
+        "POST",
         "/tokens",
         "after the first one all other requests of a scenario would need it",
     ),
