@@ -17,8 +17,7 @@ mod tokens;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
-use axum::middleware::Next;
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use storage_core::{Documents, StorageError};
@@ -229,13 +228,13 @@ enum Refusal {
 
 /// Admits a request to its route, and tells the handler who sent it.
 pub(crate) async fn admit(
-    State(access): State<Arc<Access>>,
+    access: &Access,
     request: Request,
-    next: Next,
+    answer: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let (mut head, body) = request.into_parts();
     let change = access.tokens.change_count();
-    let admitted = admitted(&access, &mut head).await;
+    let admitted = admitted(access, &mut head).await;
     match admitted {
         Ok(caller) => {
             // Most requests have no body and need no box for it.
@@ -246,7 +245,7 @@ pub(crate) async fn admit(
                 Body::new(AdmittedBody::new(body, caller, tokens, change))
             };
             head.extensions.insert(caller);
-            let mut response = next.run(Request::from_parts(head, body)).await;
+            let mut response = answer(Request::from_parts(head, body)).await;
             if response.status() == StatusCode::UNAUTHORIZED {
                 let fields = response.headers_mut();
                 fields.insert(header::WWW_AUTHENTICATE, CHALLENGE_INVALID);

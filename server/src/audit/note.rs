@@ -1,9 +1,6 @@
 //! Notes the requests that change something.
 
-use std::sync::Arc;
-
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
+use axum::extract::{MatchedPath, Request};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 
@@ -20,18 +17,18 @@ const TEXT_CHARS_MAX: usize = 4096;
 /// fails is noted, too, because it may have changed something before; one that is not admitted does
 /// not come here.
 pub(crate) async fn note(
-    State(audit): State<Arc<Audit>>,
+    audit: &Audit,
     request: Request,
-    next: Next,
+    answer: impl AsyncFnOnce(Request) -> Response,
 ) -> Response {
     let Some(act) = act(&request) else {
-        return next.run(request).await;
+        return answer(request).await;
     };
     let mut pending = Pending {
-        audit: &audit,
+        audit,
         act: Some(act),
     };
-    let response = next.run(request).await;
+    let response = answer(request).await;
     let Some(mut act) = pending.act.take() else {
         return response;
     };
@@ -78,9 +75,12 @@ impl Drop for Pending<'_> {
 
 /// What is noted of a request; `None` for one that changes nothing of the kind.
 fn act(request: &Request) -> Option<Act> {
+    if request.method().is_safe() {
+        return None;
+    }
     let path = request.extensions().get::<MatchedPath>()?;
     let rule = rule_for(request.method(), path.as_str(), request.uri().query())?;
-    if rule.right != Right::Operate || request.method().is_safe() {
+    if rule.right != Right::Operate {
         return None;
     }
     let caller = match request.extensions().get::<Caller>() {

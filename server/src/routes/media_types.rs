@@ -5,11 +5,8 @@
 //! not it is empty.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::{MatchedPath, Request};
 use http::{HeaderMap, Method, StatusCode, header};
 use utoipa::openapi::{OpenApi, RefOr};
 
@@ -45,22 +42,17 @@ pub(super) fn described(description: &OpenApi) -> MediaTypes {
 
 /// Refuses a request whose `Content-Type` its route does not describe. Programs may leave the field
 /// out; what needs it refuses its absence.
-pub(super) async fn refuse_other(
-    State(described): State<Arc<MediaTypes>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    if request.headers().contains_key(header::CONTENT_TYPE) {
-        let path = request.extensions().get::<MatchedPath>();
-        let path = path.map_or("", MatchedPath::as_str).to_owned();
-        if let Some(types) = described.get(&(path, request.method().clone())) {
-            check(types, request.headers())?;
-        }
+pub(super) fn check(described: &MediaTypes, request: &Request) -> Result<(), Problem> {
+    if !request.headers().contains_key(header::CONTENT_TYPE) {
+        return Ok(());
     }
-    Ok(next.run(request).await)
+    let path = request.extensions().get::<MatchedPath>();
+    let path = path.map_or("", MatchedPath::as_str).to_owned();
+    let types = described.get(&(path, request.method().clone()));
+    types.map_or(Ok(()), |types| refuse_other(types, request.headers()))
 }
 
-fn check(types: &[String], headers: &HeaderMap) -> Result<(), Problem> {
+fn refuse_other(types: &[String], headers: &HeaderMap) -> Result<(), Problem> {
     let sent = media_type(headers);
     let is = |name: &str| sent.eq_ignore_ascii_case(name.as_bytes());
     let is_accepted = match types {

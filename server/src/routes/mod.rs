@@ -3,6 +3,7 @@
 
 mod agents;
 mod archives;
+mod checks;
 mod copies;
 mod cors;
 mod description;
@@ -46,11 +47,10 @@ use utoipa::openapi::OpenApi as Description;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::access;
 use crate::app_state::AppState;
-use crate::audit;
 use crate::metrics::OTLP_EXPORT;
 use crate::problem::ProblemDocument;
+use checks::Checks;
 
 pub(crate) use finalizations::resume_finalizations;
 
@@ -216,16 +216,13 @@ fn complete(
     description: &Description,
     app: Arc<AppState>,
 ) -> Router {
-    let known = Arc::new(parameters::known(description));
-    let types = Arc::new(media_types::described(description));
+    let (access, audit) = (Arc::clone(&app.access), Arc::clone(&app.audit));
+    let checks = Arc::new(Checks::new(access, audit, description));
     let cors = cors::layer(&app.config.http);
     let router = router
-        .route_layer(from_fn_with_state(known, parameters::refuse_unknown))
-        .route_layer(from_fn_with_state(types, media_types::refuse_other))
         // A call of gRPC, which OpenAPI cannot describe.
         .route(OTLP_EXPORT, post(otlp::export))
-        .route_layer(from_fn_with_state(Arc::clone(&app.audit), audit::note))
-        .route_layer(from_fn_with_state(Arc::clone(&app.access), access::admit))
+        .route_layer(from_fn_with_state(checks, checks::pass))
         .merge(other_signals())
         .fallback(|| async { StatusCode::NOT_FOUND.into_response() })
         .with_state(app);

@@ -1,11 +1,8 @@
 //! Query parameters that a route does not have are refused, because they would be ignored.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use axum::extract::{MatchedPath, Query, Request, State};
-use axum::middleware::Next;
-use axum::response::Response;
+use axum::extract::{MatchedPath, Query, Request};
 use http::{Method, Uri};
 use utoipa::openapi::path::{Operation, ParameterIn};
 use utoipa::openapi::{OpenApi, RefOr};
@@ -53,19 +50,15 @@ fn names(operation: &Operation) -> Vec<String> {
 }
 
 /// Refuses a request with an unknown query parameter.
-pub(super) async fn refuse_unknown(
-    State(known): State<Arc<Parameters>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    if request.uri().query().is_some_and(|query| !query.is_empty()) {
-        let path = request.extensions().get::<MatchedPath>();
-        check(&known, path, request.method(), request.uri())?;
+pub(super) fn check(known: &Parameters, request: &Request) -> Result<(), Problem> {
+    if request.uri().query().is_none_or(str::is_empty) {
+        return Ok(());
     }
-    Ok(next.run(request).await)
+    let path = request.extensions().get::<MatchedPath>();
+    refuse_unknown(known, path, request.method(), request.uri())
 }
 
-fn check(
+fn refuse_unknown(
     known: &Parameters,
     path: Option<&MatchedPath>,
     method: &Method,

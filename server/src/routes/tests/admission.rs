@@ -1,6 +1,9 @@
 //! Every route, role and scope: who is admitted.
 
 use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter};
 use http::{HeaderMap, header};
 use storage_core::{Engine, EngineConfig};
@@ -117,10 +120,11 @@ fn doorway(access: &Arc<Access>) -> Router {
         let handler = || async { StatusCode::IM_A_TEAPOT };
         router.route(&path, MethodRouter::new().on(filter, handler))
     });
-    router.route_layer(axum::middleware::from_fn_with_state(
-        Arc::clone(access),
-        admit,
-    ))
+    router.route_layer(from_fn_with_state(Arc::clone(access), enter))
+}
+
+async fn enter(access: State<Arc<Access>>, request: Request, next: Next) -> Response {
+    admit(&access, request, async |request| next.run(request).await).await
 }
 
 /// Status, code and challenge of the answer to a request with this token.
