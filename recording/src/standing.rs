@@ -390,17 +390,20 @@ mod tests {
             totals: Totals::default(),
             files: Vec::new(),
         };
+        let set = CLOCKS_SET_NS;
         for (now, end, expected) in [
-            (Some(15 * NS), Some(5 * NS), false),
-            (Some(15 * NS + 1), Some(5 * NS), true),
-            (Some(i64::MAX), Some(5 * NS), true),
-            (None, Some(5 * NS), false),
+            (Some(set + 10 * NS), Some(set), false),
+            (Some(set + 10 * NS + 1), Some(set), true),
+            (Some(i64::MAX), Some(set), true),
+            (None, Some(set), false),
             (Some(i64::MAX), None, false),
-            (Some(0), Some(5 * NS), false),
+            (Some(0), Some(set), false),
+            // The clock was not set when the storage was finalized.
+            (Some(i64::MAX), Some(set - 1), false),
         ] {
             let found = is_too_old(&finalized(end), now, 10);
             assert_eq!(found, expected, "{now:?} {end:?}");
         }
-        assert!(!is_too_old(&finalized(Some(0)), Some(i64::MAX), u64::MAX));
+        assert!(!is_too_old(&finalized(Some(set)), Some(i64::MAX), u64::MAX));
     }
 }

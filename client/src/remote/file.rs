@@ -155,6 +155,10 @@ fn io_error(error: ClientError) -> io::Error {
             401 | 403 => io::ErrorKind::PermissionDenied,
             404 => io::ErrorKind::NotFound,
             416 => io::ErrorKind::UnexpectedEof,
+            // The server sends no block that is damaged: the file lacks it.
+            500 if matches!(problem.code.as_str(), "damaged" | "file_unreadable") => {
+                io::ErrorKind::UnexpectedEof
+            }
             _ => io::ErrorKind::Other,
         },
         ClientError::Cut { .. } => io::ErrorKind::UnexpectedEof,

@@ -151,6 +151,7 @@ pub(super) async fn list(
 ) -> Result<Json<Page<ShareDocument>>, Problem> {
     let id: StorageId = id.parse()?;
     let parameters: SharesQuery = query(&uri)?;
+    app.engine.storages().get(id)?;
     let mut shares = app.access.tokens();
     shares.retain(|share| is_of(share, id));
     shares.sort_by(|one, other| one.id.cmp(&other.id));
