@@ -61,13 +61,13 @@ fn a_truncated_response_is_an_error() {
     let files = api.files(&storage);
     let data = files.iter().find(|file| file.1 == "data").unwrap();
     let path = server.data().join("storages").join(&storage).join(&data.0);
-    // A damaged packet is skipped and told; a file that ends too early fails the query.
+    // A strict query skips nothing, and fails when its first rows are sent already.
     let bytes = fs::read(&path).unwrap();
     let frames_end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     fs::write(&path, &bytes[..frames_end - 20]).unwrap();
     let url = server.url();
     for format in ["ndjson", "csv", "text", "arrow", "parquet", "perfetto"] {
-        let body = format!("{{\"format\": \"{format}\"}}");
+        let body = format!("{{\"format\": \"{format}\", \"strict\": true}}");
         let target = format!("/api/v1/storages/{storage}/query");
         let mut connection = Connection::open(server.address()).unwrap();
         let request = Request::new("POST", &target)
@@ -75,7 +75,7 @@ fn a_truncated_response_is_an_error() {
             .body(body.as_bytes());
         match connection.send(&request) {
             Err(_broken_off) => {}
-            Ok(response) => assert_eq!(response.status, 500, "{format}: {}", response.brief()),
+            Ok(response) => assert_eq!(response.status, 409, "{format}: {}", response.brief()),
         }
         let words = [
             "query",
@@ -85,6 +85,7 @@ fn a_truncated_response_is_an_error() {
             &storage,
             "--format",
             format,
+            "--strict",
         ];
         let output = run_tracehold(&words.map(str::to_owned));
         let complaint = String::from_utf8_lossy(&output.stderr).into_owned();

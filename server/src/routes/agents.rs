@@ -207,10 +207,7 @@ pub(super) struct MetadataQuery {
 #[utoipa::path(
     put, operation_id = "put_agent_metadata", path = "/agents/{agent}/metadata", tag = "agents",
     params(("agent" = String, Path), MetadataQuery),
-    request_body(content(
-        (Vec<u8> = "application/octet-stream"),
-        (Vec<u8> = "text/plain"),
-    )),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
         (status = 204, description = "Stored"),
         NotFound, PayloadTooLarge, UnprocessableEntity,

@@ -256,10 +256,7 @@ pub(super) struct NotTakenDocument {
 /// retains its id and labels. Nothing remains of an archive that is refused.
 #[utoipa::path(
     post, operation_id = "import_storage", path = "/storages/import", tag = "archives",
-    request_body(content(
-        (Vec<u8> = "application/zip"),
-        (Vec<u8> = "application/octet-stream"),
-    )),
+    request_body(content = Vec<u8>, content_type = "application/zip"),
     responses(
         (status = 201, body = ImportedDocument, description = "Complete, checked and durable"),
         BadRequest, Conflict, UnprocessableEntity, InsufficientStorage,

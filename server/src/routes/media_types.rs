@@ -16,6 +16,13 @@ use crate::problem::Problem;
 /// Media types by path and method.
 pub(super) type MediaTypes = HashMap<(String, Method), Vec<String>>;
 
+/// What routes accept besides the type that the document describes: generators of clients cannot
+/// choose between several types of bytes.
+const ALSO: [(&str, &str); 2] = [
+    ("/api/v1/storages/import", "application/octet-stream"),
+    ("/api/v1/agents/{agent}/metadata", "text/plain"),
+];
+
 /// The media types of the bodies of all routes of `description`; none for a route without a body.
 pub(super) fn described(description: &OpenApi) -> MediaTypes {
     let mut described = MediaTypes::new();
@@ -30,10 +37,14 @@ pub(super) fn described(description: &OpenApi) -> MediaTypes {
                 continue;
             };
             let body = operation.request_body.as_ref();
-            let types = match body {
+            let mut types: Vec<String> = match body {
                 Some(RefOr::T(body)) => body.content.keys().cloned().collect(),
                 Some(RefOr::Ref(_)) | None => Vec::new(),
             };
+            if !types.is_empty() {
+                let also = ALSO.iter().filter(|(route, _)| route == path);
+                types.extend(also.map(|(_, name)| (*name).to_owned()));
+            }
             described.insert((path.clone(), method), types);
         }
     }
