@@ -26,6 +26,7 @@ mod count;
 mod dft;
 mod engine;
 mod error;
+mod estimate;
 mod evidence;
 mod fetch;
 mod file_content;

@@ -7,6 +7,8 @@ use chunk_index::{
 };
 use query_language::Filter;
 
+use crate::estimate::Estimates;
+use crate::groups::EstimatedKeys;
 use crate::interval::interval_of;
 use crate::skipped::Unreadable;
 use crate::source::{ChunkSource, Task, first_ts, passes_none};
@@ -20,8 +22,13 @@ pub(crate) enum Shortcut {
     /// How many events match.
     Count,
     /// Totals of the groups of events with one category and name, in intervals of time if these
-    /// have a length in nanoseconds.
-    Groups { every: Option<i64> },
+    /// have a length in nanoseconds. With `estimate`, numbers of events may be estimated.
+    Groups {
+        every: Option<i64>,
+        estimate: Option<EstimatedKeys>,
+        /// Whether events of different sources are in different groups.
+        by_origin: bool,
+    },
 }
 
 /// A source and what remains to be read of it.
@@ -40,10 +47,23 @@ pub(crate) struct Planned<'s> {
 pub(crate) struct Plan<'s> {
     pub(crate) sources: Vec<Planned<'s>>,
     /// What summaries answered: the number of matching events, and their statistics in each
-    /// interval of time.
+    /// interval of time, of each source if these are groups of their own.
     pub(crate) counted: u64,
-    pub(crate) statistics: BTreeMap<Option<i64>, ChunkStatistics>,
+    pub(crate) statistics: BTreeMap<(Option<i64>, usize), ChunkStatistics>,
+    /// What is estimated, if the request accepts that.
+    pub(crate) estimates: Option<Estimates>,
     pub(crate) report: Report,
+}
+
+/// The filters of a source for its chunks.
+#[derive(Clone, Copy)]
+struct Filters<'f> {
+    /// The number of the source.
+    source: usize,
+    /// The filter.
+    prune: Option<&'f Filter>,
+    /// The filter without the window of the request.
+    whole: Option<&'f Filter>,
 }
 
 /// Rules out chunks that cannot match, and answers from summaries where possible.
@@ -57,12 +77,23 @@ pub(crate) fn plan<'s>(
         sources: Vec::new(),
         counted: 0,
         statistics: BTreeMap::new(),
+        estimates: None,
         report: Report {
             sources: sources.len(),
             ..Report::default()
         },
     };
-    for source in sources {
+    let mut whole = None;
+    if let Shortcut::Groups {
+        every: Some(every),
+        estimate: Some(keys),
+        ..
+    } = shortcut
+    {
+        plan.estimates = Some(Estimates::new(every, keys, request));
+        whole = request.without_window().filter(sources)?;
+    }
+    for (number, source) in sources.iter().enumerate() {
         request.cancel.check()?;
         let local = filter.map(|filter| source.localize(filter));
         let is_excluded = (local.as_ref()).is_some_and(|local| passes_none(&local.evaluate));
@@ -74,22 +105,13 @@ pub(crate) fn plan<'s>(
         if request.strict {
             unreadable.refuse(&**source)?;
         }
-        let tasks = match source.evidence()? {
-            None => source.tasks(None),
-            Some(Evidence::Times(index)) => {
-                let prune = local.as_ref().map(|local| &local.prune);
-                source.tasks(Some(&plan.prune_by_times(&index, prune)))
-            }
-            Some(evidence) => {
-                let prune = local.as_ref().map(|local| &local.prune);
-                let (left, slowest) =
-                    plan.prune(evidence, prune, shortcut, source.reads_records())?;
-                let mut tasks = source.tasks(Some(&left));
-                tasks.extend(slowest);
-                tasks.sort_by_key(|task| task.chunks.first().copied());
-                tasks
-            }
+        let whole = whole.as_ref().map(|whole| source.localize(whole).prune);
+        let filters = Filters {
+            source: number,
+            prune: local.as_ref().map(|local| &local.prune),
+            whole: whole.as_ref(),
         };
+        let tasks = plan.left(&**source, filters, shortcut)?;
         let columns = local
             .as_ref()
             .filter(|_| !tasks.is_empty() && source.has_columns())
@@ -107,9 +129,32 @@ pub(crate) fn plan<'s>(
 }
 
 impl Plan<'_> {
+    /// What of a source must be read.
+    fn left(
+        &mut self,
+        source: &dyn ChunkSource,
+        filters: Filters<'_>,
+        shortcut: Shortcut,
+    ) -> Result<Vec<Task>, ReadError> {
+        Ok(match source.evidence()? {
+            None => source.tasks(None),
+            Some(Evidence::Times(index)) => {
+                source.tasks(Some(&self.prune_by_times(&index, filters.prune)))
+            }
+            Some(evidence) => {
+                let (left, slowest) =
+                    self.prune(evidence, filters, shortcut, source.reads_records())?;
+                let mut tasks = source.tasks(Some(&left));
+                tasks.extend(slowest);
+                tasks.sort_by_key(|task| task.chunks.first().copied());
+                tasks
+            }
+        })
+    }
+
     /// Adds the statistics of the matching events of a chunk, unless a group of them is in several
     /// intervals of time.
-    fn take(&mut self, matched: ChunkStatistics, every: Option<i64>) -> bool {
+    fn take(&mut self, matched: ChunkStatistics, every: Option<i64>, source: usize) -> bool {
         let groups = matched.groups.iter();
         let intervals: Option<Vec<_>> =
             groups.map(|group| interval(&group.totals, every)).collect();
@@ -121,7 +166,8 @@ impl Plan<'_> {
             parts.entry(interval).or_default().groups.push(group);
         }
         for (interval, part) in parts {
-            self.statistics.entry(interval).or_default().merge(&part);
+            let place = (interval, source);
+            self.statistics.entry(place).or_default().merge(&part);
         }
         true
     }
@@ -141,13 +187,13 @@ impl Plan<'_> {
     fn prune(
         &mut self,
         mut evidence: Evidence,
-        filter: Option<&Filter>,
+        filters: Filters<'_>,
         shortcut: Shortcut,
         with_records: bool,
     ) -> Result<(Vec<usize>, Vec<Task>), ReadError> {
         // A filter that passes everything needs no evidence.
         let all = Filter::And(Vec::new());
-        let pruner = Pruner::new(filter.unwrap_or(&all));
+        let pruner = Pruner::new(filters.prune.unwrap_or(&all));
         let loaded = load(&mut evidence, &pruner, shortcut, with_records);
         self.report.indexed += 1;
         let pruning = match loaded {
@@ -179,10 +225,20 @@ impl Plan<'_> {
                     }
                     None => false,
                 },
-                Shortcut::Groups { every } => match pruner.matched(index, chunk) {
-                    Some(matched) if matched.other.events == 0 => self.take(matched, every),
-                    _ => false,
-                },
+                Shortcut::Groups {
+                    every, by_origin, ..
+                } => {
+                    let source = if by_origin { filters.source } else { 0 };
+                    let matched = pruner.matched(index, chunk);
+                    let exact = matched.filter(|matched| matched.other.events == 0);
+                    exact.is_some_and(|matched| self.take(matched, every, source))
+                        || match &mut self.estimates {
+                            Some(estimates) => {
+                                estimates.add(source, filters.whole, index, chunk)?
+                            }
+                            None => false,
+                        }
+                }
             };
             if answered {
                 self.report.summarized += 1;

@@ -100,6 +100,15 @@ impl Request {
         self.bind(unit.unwrap_or(BareUnit::NANOS))
     }
 
+    /// The same request for events at any time.
+    pub(crate) fn without_window(&self) -> Request {
+        Request {
+            from: None,
+            to: None,
+            ..self.clone()
+        }
+    }
+
     /// The filter for sources with this unit.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use chunk_index::{Chunk, ColumnFilter, Index};
 use query_language::{BareUnit, Expr, FieldTable, Filter};
 use storage_format::StorageId;
 use trace_kinds::gzip::{Inflater, Scanner, TextBuffer};
-use trace_kinds::{Decoded, EachEvent};
+use trace_kinds::{Decoded, EachEvent, Origin};
 
 use crate::{Evidence, Progress, ReadError};
 
@@ -39,6 +39,11 @@ pub trait ChunkSource: Send + Sync {
     /// Records and packets that cannot be read, as its index counts them; `None` without an index:
     /// reading counts them.
     fn unreadable(&self) -> Option<u64> {
+        None
+    }
+
+    /// Where its events come from, if all come from one stream of a storage.
+    fn origin(&self) -> Option<&Origin> {
         None
     }
 

@@ -17,6 +17,22 @@ pub struct Origin {
     pub kind: &'static str,
 }
 
+impl Origin {
+    /// The names of its fields.
+    pub const FIELDS: [&str; 4] = ["agent", "stream", "storage", "kind"];
+
+    /// The value of a field.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        match name {
+            "agent" => self.agent.as_deref(),
+            "stream" => self.stream.as_deref(),
+            "storage" => self.storage.as_deref(),
+            "kind" => Some(self.kind),
+            _ => None,
+        }
+    }
+}
+
 /// The fields of an [`Origin`] that a table contains.
 #[derive(Debug, Clone)]
 pub struct OriginFields {
@@ -26,12 +42,7 @@ pub struct OriginFields {
 impl OriginFields {
     /// The fields of `origin` that `table` contains.
     pub fn new(origin: &Origin, table: &FieldTable) -> OriginFields {
-        let known = [
-            ("agent", origin.agent.as_deref()),
-            ("stream", origin.stream.as_deref()),
-            ("storage", origin.storage.as_deref()),
-            ("kind", Some(origin.kind)),
-        ];
+        let known = Origin::FIELDS.map(|name| (name, origin.field(name)));
         let fields = known
             .into_iter()
             .filter_map(|(name, value)| {

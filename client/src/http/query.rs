@@ -43,6 +43,9 @@ pub struct QuerySpec {
     /// Group by intervals of this length, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<String>,
+    /// Estimate numbers of events in these intervals.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub estimate: bool,
     /// Group by the power of two below this field, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub histogram: Option<String>,

@@ -8,12 +8,13 @@ mod number_sketch;
 mod spec;
 mod sum;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use chunk_index::{Group as SummarizedGroup, OwnedValue, TimeRange, Totals};
+use chunk_index::{ChunkStatistics, Group as SummarizedGroup, OwnedValue, TimeRange, Totals};
 use query_language::{Aggregate, FieldId, FieldPath, FieldTable, Function, Value};
 use row_formats::GroupRow;
-use trace_kinds::Event;
+use trace_kinds::{Event, Origin};
 
 use self::distinct::{DISTINCT_ERROR, DISTINCT_EXACT_MAX};
 use self::field_values::Needs;
@@ -21,6 +22,7 @@ use self::group_key::write_key;
 use self::group_map::{Budget, Full, Group, GroupMap};
 use self::spec::{Source, needed_values};
 use crate::engine::{TaskRef, Worker, read, tasks};
+use crate::estimate::{Estimates, Label, Place};
 use crate::hints::add_hints;
 use crate::interval::interval_of;
 use crate::plan::{Shortcut, plan};
@@ -29,6 +31,7 @@ use crate::source::ChunkSource;
 use crate::{Limits, ReadError, Report, Request};
 
 pub use group_map::{GROUP_BYTES_MAX, GROUPS_MAX};
+pub(crate) use spec::EstimatedKeys;
 pub use spec::{GroupSpec, GroupSpecError};
 
 /// The matching events in groups, in the order of the request. Without keys of an order, groups are
@@ -46,8 +49,13 @@ pub fn group_by(
 ) -> Result<(Vec<GroupRow>, Report), ReadError> {
     let order = order_of(spec, request)?;
     let filter = request.filter(sources)?;
-    let shortcut = if spec.is_summarized() {
-        Shortcut::Groups { every: spec.every }
+    let have_origin = sources.iter().all(|source| source.origin().is_some());
+    let shortcut = if spec.is_summarized(have_origin) {
+        Shortcut::Groups {
+            every: spec.every,
+            estimate: spec.estimated(),
+            by_origin: spec.is_by_origin(),
+        }
     } else {
         Shortcut::None
     };
@@ -65,17 +73,12 @@ pub fn group_by(
     };
     let reading = read(&plan.sources, &tasks, &table, (limits, request), make)?;
     let mut report = plan.report;
-    let summarized = plan.statistics;
-    report.matched = summarized.values().map(|part| part.events()).sum();
+    let summaries = Summaries::new(plan.statistics, plan.estimates, &mut report);
     let workers = reading.report(plan.sources, &mut report);
     let is_full = workers.iter().any(|worker| worker.is_full);
     let mut map = GroupMap::default();
     let merged = || {
-        for (interval, statistics) in summarized {
-            for group in &statistics.groups {
-                add_summarized(&mut map, spec, interval, group)?;
-            }
-        }
+        summaries.add_to(&mut map, spec, sources)?;
         for group in workers.into_iter().flat_map(|worker| worker.map.groups) {
             map.merge(group)?;
         }
@@ -116,20 +119,75 @@ fn order_of(spec: &GroupSpec, request: &Request) -> Result<Vec<(usize, bool)>, R
     order.collect()
 }
 
+/// What chunk summaries answered.
+struct Summaries {
+    exact: BTreeMap<(Option<i64>, usize), ChunkStatistics>,
+    labels: Vec<Label>,
+    estimated: BTreeMap<Place, u64>,
+}
+
+impl Summaries {
+    fn new(
+        exact: BTreeMap<(Option<i64>, usize), ChunkStatistics>,
+        estimates: Option<Estimates>,
+        report: &mut Report,
+    ) -> Summaries {
+        report
+            .notes
+            .extend(estimates.as_ref().and_then(Estimates::note));
+        let (labels, estimated) = estimates.map(Estimates::finish).unwrap_or_default();
+        report.matched = exact.values().map(|part| part.events()).sum();
+        report.matched += estimated.values().sum::<u64>();
+        Summaries {
+            exact,
+            labels,
+            estimated,
+        }
+    }
+
+    fn add_to(
+        self,
+        map: &mut GroupMap,
+        spec: &GroupSpec,
+        sources: &[Box<dyn ChunkSource>],
+    ) -> Result<(), Full> {
+        for ((interval, source), statistics) in self.exact {
+            let origin = sources[source].origin();
+            for group in &statistics.groups {
+                add_summarized(map, spec, (interval, origin), group)?;
+            }
+        }
+        for ((interval, source, label), events) in self.estimated {
+            let (cat, name) = self.labels[label].clone();
+            let totals = Totals {
+                events,
+                timed: events,
+                ..Totals::default()
+            };
+            let group = SummarizedGroup { cat, name, totals };
+            add_summarized(map, spec, (interval, sources[source].origin()), &group)?;
+        }
+        Ok(())
+    }
+}
+
 /// Adds a group of a chunk summary.
 fn add_summarized(
     map: &mut GroupMap,
     spec: &GroupSpec,
-    interval: Option<i64>,
+    (interval, origin): (Option<i64>, Option<&Origin>),
     group: &SummarizedGroup,
 ) -> Result<(), Full> {
     let interval = spec.every.map(|_| interval.map(Value::Int));
     let fields = spec.keys.iter().map(|key| {
         let text = match FieldPath::new(key).as_str() {
-            "name" => &group.name,
-            _ => &group.cat,
+            "name" => group.name.as_deref(),
+            "cat" => group.cat.as_deref(),
+            key => origin
+                .and_then(|origin| origin.field(key))
+                .map(str::as_bytes),
         };
-        text.as_deref().map(Value::Str)
+        text.map(Value::Str)
     });
     let (own, _) = map.group(interval.into_iter().chain(fields), 0)?;
     own.totals.merge(&group.totals);

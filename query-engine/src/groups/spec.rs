@@ -2,6 +2,7 @@
 
 use query_language::{Aggregate, FieldPath, Function, LISTED_FIELDS_MAX};
 use row_formats::{GroupColumn, GroupColumnKind};
+use trace_kinds::Origin;
 
 use super::field_values::Needs;
 
@@ -16,6 +17,16 @@ pub struct GroupSpec {
     pub histogram: Option<String>,
     /// What is computed; the number of events and their durations if empty.
     pub aggregates: Vec<Aggregate>,
+    /// Whether numbers of events in intervals may be estimated from chunk summaries, instead of
+    /// reading chunks that are in several intervals.
+    pub estimate: bool,
+}
+
+/// By what estimated events are grouped, apart from intervals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct EstimatedKeys {
+    pub(crate) name: bool,
+    pub(crate) cat: bool,
 }
 
 /// Why groups cannot be made.
@@ -70,6 +81,26 @@ impl GroupSpec {
             .map(|field| FieldPath::new(field))
             .chain(aggregates.filter_map(|aggregate| aggregate.field.clone()))
             .collect()
+    }
+
+    /// By what numbers of events are estimated, if they may be: of intervals, and of nothing else.
+    pub(crate) fn estimated(&self) -> Option<EstimatedKeys> {
+        let chosen = self.chosen();
+        let counts = chosen.iter().all(|one| Source::of(one) == Source::Events);
+        let has = |name: &str| {
+            let mut keys = self.keys.iter();
+            keys.any(|key| FieldPath::new(key).as_str() == name)
+        };
+        (self.estimate && self.every.is_some() && counts).then(|| EstimatedKeys {
+            name: has("name"),
+            cat: has("cat"),
+        })
+    }
+
+    /// Whether events of different sources are in different groups.
+    pub(crate) fn is_by_origin(&self) -> bool {
+        let mut keys = self.keys.iter();
+        keys.any(|key| is_origin(FieldPath::new(key).as_str()))
     }
 
     /// The aggregates, with names of their columns.
@@ -149,9 +180,13 @@ impl GroupSpec {
     }
 
     /// Whether chunk summaries can answer: they have counts, starts and durations by name and
-    /// category.
-    pub(crate) fn is_summarized(&self) -> bool {
-        let is_known = |key: &String| matches!(FieldPath::new(key).as_str(), "name" | "cat");
+    /// category; agent, stream, storage and kind are
+    /// those of the source, if all sources `have_origin`.
+    pub(crate) fn is_summarized(&self, have_origin: bool) -> bool {
+        let is_known = |key: &String| match FieldPath::new(key).as_str() {
+            "name" | "cat" => true,
+            key => have_origin && is_origin(key),
+        };
         self.histogram.is_none()
             && self.keys.iter().all(is_known)
             && self
@@ -159,6 +194,11 @@ impl GroupSpec {
                 .iter()
                 .all(|one| Source::of(one) != Source::Values)
     }
+}
+
+/// Whether all events of a stream have the same value of this field.
+fn is_origin(field: &str) -> bool {
+    Origin::FIELDS.contains(&field)
 }
 
 /// From what an aggregate is computed.

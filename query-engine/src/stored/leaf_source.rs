@@ -226,6 +226,10 @@ impl ChunkSource for LeafSource {
         }
     }
 
+    fn origin(&self) -> Option<&Origin> {
+        Some(&self.origin)
+    }
+
     fn storage(&self) -> Option<StorageId> {
         Some(self.leaf.storage)
     }

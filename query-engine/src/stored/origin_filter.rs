@@ -7,13 +7,7 @@ use trace_kinds::Origin;
 
 /// `filter` with every predicate on the fields of `origin` evaluated.
 pub(crate) fn answer_origin(filter: &Filter, origin: &Origin) -> Filter {
-    let known = |field: &str| match field {
-        "agent" => Some(origin.agent.as_deref()),
-        "stream" => Some(origin.stream.as_deref()),
-        "storage" => Some(origin.storage.as_deref()),
-        "kind" => Some(Some(origin.kind)),
-        _ => None,
-    };
+    let known = |field: &str| Origin::FIELDS.contains(&field).then(|| origin.field(field));
     let answered: Result<Filter, Infallible> = filter.rewrite(&mut |predicate| {
         let Some(value) = known(predicate.field.as_str()) else {
             return Ok(Expr::Test(predicate.clone()));

@@ -65,6 +65,10 @@ impl ChunkSource for UndecodableLeaf {
         vec![self.reason()]
     }
 
+    fn origin(&self) -> Option<&Origin> {
+        Some(&self.origin)
+    }
+
     fn storage(&self) -> Option<StorageId> {
         Some(self.storage)
     }

@@ -73,6 +73,9 @@ pub(super) struct QueryBody {
     aggregate: Option<String>,
     /// Also group by the start of events in intervals of this length, such as `1s` or `5m`.
     every: Option<String>,
+    /// With `every`: numbers of events may be estimated from chunk summaries instead of reading
+    /// chunks that are in several intervals. `Tracehold-Notes` says if they are.
+    estimate: bool,
     /// Also group by the power of two below the number that this field has.
     histogram: Option<String>,
     /// Order rows by these fields, or groups by these columns: `dur desc, name`. By default rows
@@ -118,6 +121,7 @@ impl QueryBody {
                 .transpose()
                 .map_err(AnswerError::from)?
                 .unwrap_or_default(),
+            estimate: self.estimate,
         };
         spec.columns()
             .map_err(|error| malformed(error.to_string()))?;

@@ -76,6 +76,10 @@ pub(super) struct Query {
         value_parser = parse_duration
     )]
     every: Option<i64>,
+    /// With --every: estimate numbers of events from chunk summaries, instead of reading chunks
+    /// that are in several intervals; a note says so
+    #[arg(long, requires = "every")]
+    estimate: bool,
     /// Group by the power of two below the number that this field has
     #[arg(long, value_name = "FIELD", conflicts_with = "fields")]
     histogram: Option<String>,
@@ -247,6 +251,7 @@ impl Query {
                 .transpose()
                 .map_err(ReadError::from)?
                 .unwrap_or_default(),
+            estimate: self.estimate,
         };
         spec.columns().map_err(ReadError::from)?;
         Ok((!spec.is_empty()).then_some(spec))

@@ -96,6 +96,7 @@ fn spec(options: &QueryOptions) -> QuerySpec {
         group_by: list(groups.keys.iter().map(|key| quoted(key)).collect()),
         aggregate: list(aggregates.map(|one| quoted(&one.label)).collect()),
         every: groups.every.map(|nanos| format!("{nanos}ns")),
+        estimate: groups.estimate,
         histogram: groups.histogram.clone(),
         order_by: list(
             keys.map(|key| {
