@@ -1,0 +1,94 @@
+// Elements and messages.
+
+/** An element; `attributes` may have listeners (`onclick`), `dataset` and properties such as `value`. */
+export function make(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+    else if (key === "value") node.value = value;
+    else node.setAttribute(key, value === true ? "" : value);
+  }
+  node.append(...children.flat().filter(child => child !== null && child !== undefined));
+  return node;
+}
+
+export const button = (text, onclick, attributes = {}) =>
+  make("button", { type: "button", onclick, ...attributes }, text);
+
+/** A table; `columns` are `[title, cell of a row, "n" for numbers]`, a cell is text or a node. */
+export function table(columns, rows, caption) {
+  const head = columns.map(([title, , kind]) => make("th", { scope: "col", class: kind }, title));
+  const body = rows.map(row =>
+    make("tr", {}, columns.map(([, cell, kind]) => make("td", { class: kind }, cell(row) ?? ""))));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+    make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)));
+}
+
+export const facts = pairs => make("dl", { class: "facts" },
+  pairs.map(([term, text]) => make("div", {}, make("dt", {}, term), make("dd", {}, text ?? "–"))));
+
+export const badge = state => make("span", { class: `badge ${state}` }, state.toLowerCase());
+
+export const empty = (...parts) => make("p", { class: "empty" }, parts);
+
+/** Shows a message until it is closed; errors stay, others go after a while. */
+export function say(text, { bad = false, more = [] } = {}) {
+  const box = make("div", { class: bad ? "message bad" : "message" });
+  box.append(
+    button("×", () => box.remove(), { "aria-label": "Close this message" }),
+    make("p", {}, text),
+    ...more.filter(Boolean).map(line => make("p", { class: "faint" }, line)));
+  document.getElementById("messages").append(box);
+  if (!bad) setTimeout(() => box.remove(), 6000);
+}
+
+/** Shows why something failed: what, cause and remedy of a problem document. */
+export function sayError(error) {
+  if (error.name === "AbortError") return;
+  say(error.message, { bad: true, more: [error.problem?.cause, error.problem?.remedy] });
+}
+
+/** Runs an action of a button, which waits for it. */
+export const acting = action => async event => {
+  const node = event.currentTarget;
+  node.disabled = true;
+  try {
+    await action(event);
+  } catch (error) {
+    sayError(error);
+  } finally {
+    node.disabled = false;
+  }
+};
+
+/** A dialog with fields; calls `submit` with their values and closes when that is done. */
+export function ask(title, fields, { label, danger = false, submit }) {
+  const why = make("p", { class: "bad", role: "alert" });
+  const inputs = fields.filter(field => field.name);
+  const form = make("form", { method: "dialog" },
+    make("h2", {}, title),
+    fields.map(field => field.name
+      ? make("label", {}, make("span", {}, field.label), field.input)
+      : field),
+    why,
+    make("div", { class: "bar" },
+      button("Cancel", () => dialog.close()),
+      make("button", { type: "submit", class: danger ? "danger" : "main" }, label)));
+  const dialog = make("dialog", { "aria-label": title }, form);
+  form.addEventListener("submit", async event => {
+    event.preventDefault();
+    const values = Object.fromEntries(inputs.map(({ name, input }) =>
+      [name, input.type === "checkbox" ? input.checked : input.type === "file" ? input.files[0] : input.value.trim()]));
+    try {
+      await submit(values);
+      dialog.close();
+    } catch (error) {
+      why.textContent = [error.message, error.problem?.remedy].filter(Boolean).join(" — ");
+    }
+  });
+  dialog.addEventListener("close", () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+  return dialog;
+}
