@@ -66,6 +66,7 @@ macro_rules! rules {
 pub(super) const RULES: &[Rule] = rules! {
     GET "/" Nothing Nothing;
     GET "/docs" Nothing Nothing;
+    GET "/page/{file}" Nothing Nothing;
     GET "/openapi.json" Nothing Nothing;
     GET "/livez" Nothing Nothing;
     GET "/readyz" Nothing Nothing;

@@ -1,12 +1,62 @@
-//! Pages for people, and the OpenAPI document.
+//! The page for people, and the OpenAPI document.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use axum::extract::State;
-use axum::response::{Html, IntoResponse, Response};
-use http::header;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::app_state::AppState;
+use crate::problem::{Problem, ProblemDocument};
+
+/// What a browser may load for the page: its own files and the answers of this server.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' \
+     data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+/// The files of the page: name, media type, content.
+macro_rules! files {
+    ($($name:literal $media_type:ident;)*) => {
+        &[$(File {
+            name: $name,
+            media_type: $media_type,
+            text: include_str!(concat!("../../page/", $name)),
+        }),*]
+    };
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+const FILES: &[File] = files! {
+    "index.html" HTML;
+    "docs.html" HTML;
+    "page.css" CSS;
+    "docs.css" CSS;
+    "agents.js" SCRIPT;
+    "api.js" SCRIPT;
+    "docs.js" SCRIPT;
+    "dom.js" SCRIPT;
+    "jobs.js" SCRIPT;
+    "main.js" SCRIPT;
+    "query_box.js" SCRIPT;
+    "recordings.js" SCRIPT;
+    "results.js" SCRIPT;
+    "server.js" SCRIPT;
+    "storage.js" SCRIPT;
+    "storages.js" SCRIPT;
+    "timeline.js" SCRIPT;
+    "units.js" SCRIPT;
+};
+
+struct File {
+    name: &'static str,
+    media_type: &'static str,
+    text: &'static str,
+}
 
 /// Returns the OpenAPI document, which is generated from the code.
 #[utoipa::path(
@@ -24,25 +74,80 @@ pub(super) async fn openapi(State(app): State<Arc<AppState>>) -> Response {
 /// Shows the OpenAPI document as a page.
 #[utoipa::path(
     get, operation_id = "get_docs_page", path = "/docs", tag = "documents",
-    responses((status = 200, body = String, content_type = "text/html", description = "The page")),
+    responses((status = 200, body = String, content_type = "text/html", description = "The page"),
+        (status = 304, description = "It is the one that If-None-Match names")),
 )]
-pub(super) async fn docs() -> Response {
-    page(include_str!("pages/docs.html"))
+pub(super) async fn docs(headers: HeaderMap) -> Result<Response, Problem> {
+    file("docs.html", &headers)
 }
 
-/// Shows the status of the server as a page.
+/// Shows storages, events over time, queries, agents, recordings and jobs as a page.
 #[utoipa::path(
     get, operation_id = "get_index_page", path = "/", tag = "documents",
-    responses((status = 200, body = String, content_type = "text/html", description = "The page")),
+    responses((status = 200, body = String, content_type = "text/html", description = "The page"),
+        (status = 304, description = "It is the one that If-None-Match names")),
 )]
-pub(super) async fn index() -> Response {
-    page(include_str!("pages/index.html"))
+pub(super) async fn index(headers: HeaderMap) -> Result<Response, Problem> {
+    file("index.html", &headers)
 }
 
-/// A page without external resources and without inline code except its own.
-fn page(html: &'static str) -> Response {
-    let policy = "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; \
-                  script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; \
-                  frame-ancestors 'none'";
-    ([(header::CONTENT_SECURITY_POLICY, policy)], Html(html)).into_response()
+/// Returns a script or style sheet of the pages.
+#[utoipa::path(
+    get, operation_id = "get_page_file", path = "/page/{file}", tag = "documents",
+    params(("file" = String, Path, description = "Name of the file")),
+    responses(
+        (status = 200, body = String, content_type = "text/javascript", description = "The file"),
+        (status = 304, description = "It is the one that If-None-Match names"),
+        (status = 404, body = ProblemDocument, content_type = "application/problem+json",
+            description = "file_not_found: the pages have no such file"),
+    ),
+)]
+pub(super) async fn page_file(
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    file(&name, &headers)
+}
+
+/// A file of the page. Browsers keep it, and ask whether it changed.
+fn file(name: &str, request: &HeaderMap) -> Result<Response, Problem> {
+    let Some(file) = FILES.iter().find(|file| file.name == name) else {
+        return Err(
+            Problem::new(StatusCode::NOT_FOUND, "file_not_found", "file not found")
+                .cause("the pages have no file of this name")
+                .remedy("open / in a browser"),
+        );
+    };
+    let mut hasher = DefaultHasher::new();
+    file.text.hash(&mut hasher);
+    let etag = format!("\"{:016x}\"", hasher.finish());
+    let is_known = request
+        .get(header::IF_NONE_MATCH)
+        .is_some_and(|known| known.as_bytes() == etag.as_bytes());
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        file.text.into_response()
+    };
+    let fields: [(HeaderName, HeaderValue); 5] = [
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(file.media_type),
+        ),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (
+            header::REFERRER_POLICY,
+            HeaderValue::from_static("no-referrer"),
+        ),
+        (
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ),
+    ];
+    response.headers_mut().extend(fields);
+    if let Ok(etag) = HeaderValue::try_from(etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    Ok(response)
 }

@@ -113,6 +113,7 @@ fn pages() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(documents::openapi))
         .routes(routes!(documents::docs))
         .routes(routes!(documents::index))
+        .routes(routes!(documents::page_file))
         .layer(compression())
 }
 

@@ -69,6 +69,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("get", "/livez"),
     ("get", "/metrics"),
     ("get", "/openapi.json"),
+    ("get", "/page/{file}"),
     ("get", "/readyz"),
     ("get", "/storage/{id}/{file}"),
 ];

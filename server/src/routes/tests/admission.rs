@@ -24,6 +24,7 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("get", "/livez", "*"),
     ("get", "/metrics", "*"),
     ("get", "/openapi.json", "*"),
+    ("get", "/page/{file}", "*"),
     ("get", "/readyz", "*"),
     ("get", "/storage/{id}/{file}", "roROs"),
     ("post", "/v1/traces", "ao"),

@@ -1,31 +1,5 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Tracehold API</title>
-<style>
-:root { color-scheme: light dark; --line: #8884; --faint: #777; }
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.4rem; margin: 0; }
-h2 { font-size: 1.1rem; margin: 2rem 0 .5rem; border-bottom: 1px solid var(--line); }
-summary { cursor: pointer; padding: .2rem 0; }
-summary b { display: inline-block; min-width: 4.5rem; font: 600 .85em ui-monospace, monospace; }
-summary code { font-size: .95em; }
-summary span { color: var(--faint); margin-left: .6rem; }
-details > div { margin: .3rem 0 1rem 4.8rem; }
-table { border-collapse: collapse; }
-th, td { text-align: left; padding: .15rem 1rem .15rem 0; vertical-align: top; }
-th { color: var(--faint); font-weight: normal; }
-pre { overflow: auto; padding: .5rem .7rem; border: 1px solid var(--line); font-size: .85em; }
-</style>
-</head>
-<body>
-<h1>Tracehold API</h1>
-<p id="about">made from <a href="/openapi.json">openapi.json</a></p>
-<main id="paths"></main>
-<script>
-"use strict";
+// The OpenAPI document as a page.
+
 const make = (name, text, ...children) => {
   const node = document.createElement(name);
   if (text) node.textContent = text;
@@ -95,6 +69,3 @@ fetch("/openapi.json").then(response => response.json()).then(api => {
     document.getElementById("paths").append(section);
   }
 }).catch(error => { document.getElementById("about").textContent = "no response: " + error; });
-</script>
-</body>
-</html>

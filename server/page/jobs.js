@@ -1,0 +1,33 @@
+// Long-running work.
+
+import { change, get } from "./api.js";
+import { acting, badge, button, empty, make, table } from "./dom.js";
+import { bytes, date } from "./units.js";
+
+export async function showJobs(main, _, signal) {
+  const body = make("div", {});
+  main.replaceChildren(make("h1", {}, "Jobs"), body);
+  const load = async () => {
+    const { items } = await get("/jobs");
+    body.replaceChildren(items.length ? jobTable(items, load) : empty("No work was started since the server started: exports, imports, copies, verifications and finalizations appear here."));
+  };
+  await load();
+  const timer = setInterval(() => document.hidden || load().catch(() => {}), 2000);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+function jobTable(items, reload) {
+  return table([
+    ["Kind", job => job.kind],
+    ["State", job => badge(job.state)],
+    ["Storage", job => job.storage ? make("a", { href: `#/storage/${job.storage}` }, job.storage) : ""],
+    ["Progress", job => job.bytes_total
+      ? make("span", {}, make("progress", { max: job.bytes_total, value: job.bytes_done, "aria-label": "Progress" }), ` ${bytes(job.bytes_done)} of ${bytes(job.bytes_total)}`)
+      : bytes(job.bytes_done)],
+    ["Started (UTC)", job => date(job.started), "n"],
+    ["Ended (UTC)", job => date(job.ended), "n"],
+    ["Outcome", job => job.state === "RUNNING"
+      ? button("Cancel", acting(async () => { await change("DELETE", `/jobs/${job.id}`); await reload(); }))
+      : job.problem?.detail || job.problem?.title || ""],
+  ], items, "Jobs");
+}

@@ -1,0 +1,58 @@
+// Recordings and the buffer.
+
+import { change, get, list } from "./api.js";
+import { acting, ask, badge, button, empty, facts, make, table } from "./dom.js";
+import { bytes, count, date } from "./units.js";
+
+export async function showRecordings(main, _, signal) {
+  const body = make("div", {});
+  const buffer = make("div", {});
+  const load = async () => {
+    const [{ items }, held, storages] = await Promise.all([list("/recordings"), get("/buffer"), list("/storages")]);
+    const names = new Map(storages.items.map(storage => [storage.id, storage.name]));
+    body.replaceChildren(items.length ? recordingTable(items, names, load)
+      : empty("No recordings. A recording keeps what agents push without a storage, and spans: start one here, or ", make("code", {}, "tracehold record start --name NAME"), "."));
+    buffer.replaceChildren(facts([
+      ["Packets", count(held.packets)], ["Bytes", `${bytes(held.bytes)} of ${bytes(held.bytes_max)}`], ["Evicted", count(held.evicted)],
+    ]));
+  };
+  main.replaceChildren(
+    make("h1", {}, "Recordings"),
+    make("div", { class: "bar" }, button("Start …", () => start(load), { class: "main" })),
+    body,
+    make("h2", {}, "Buffer"),
+    make("p", { class: "faint" }, "What came last without a storage, in memory; a recording can begin with it."),
+    buffer);
+  await load();
+  const timer = setInterval(() => document.hidden || document.querySelector("dialog") || load().catch(() => {}), 3000);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
+function recordingTable(items, names, reload) {
+  return table([
+    ["Storage", one => make("a", { href: `#/storage/${one.storage}` }, names.get(one.storage) || one.storage)],
+    ["State", one => badge(one.state)],
+    ["Agents", one => one.agents.length ? one.agents.join(", ") : "all"],
+    ["Packets", one => count(one.counts.packets), "n"],
+    ["Bytes", one => bytes(one.counts.bytes), "n"],
+    ["Started (UTC)", one => date(one.started), "n"],
+    ["Ended (UTC)", one => one.ended ? `${date(one.ended)} ${one.reason || ""}` : "–", "n"],
+    ["Action", one => one.ended ? ""
+      : button("Stop", acting(async () => { await change("DELETE", `/recordings/${one.id}`); await reload(); }))],
+  ], items, "Recordings");
+}
+
+function start(done) {
+  ask("Start a recording", [
+    { name: "name", label: "Name of the storage", input: make("input", { required: true, autocomplete: "off" }) },
+    { name: "seconds", label: "Ends after so many seconds (empty: until it is stopped)", input: make("input", { type: "number", min: 1 }) },
+  ], {
+    label: "Start",
+    submit: async ({ name, seconds }) => {
+      const body = { name };
+      if (seconds) body.duration_seconds = Number(seconds);
+      await change("POST", "/recordings", body);
+      await done();
+    },
+  });
+}
