@@ -45,6 +45,11 @@ pub fn opentelemetry_node_modules() -> Option<PathBuf> {
     node_modules("opentelemetry-node")
 }
 
+/// The modules of Node.js that drive a browser and check pages for accessibility.
+pub fn page_node_modules() -> Option<PathBuf> {
+    node_modules("page")
+}
+
 fn node_modules(peer: &str) -> Option<PathBuf> {
     let modules = folder().join("../peers").join(peer).join("node_modules");
     if let Ok(modules) = modules.canonicalize() {

@@ -42,6 +42,7 @@ mod mounted;
 mod operation;
 mod otlp_grpc;
 mod packet_times;
+mod page;
 mod provenance;
 mod proxies;
 mod queries;

@@ -34,6 +34,11 @@ const PEERS: &[Tool] = &[
         needed_for: "generating a TypeScript client from the OpenAPI document, and sending spans",
     },
     Tool {
+        program: "chromium",
+        from: Origin::Apt(&["chromium"]),
+        needed_for: "the page in a browser",
+    },
+    Tool {
         program: "unzip",
         from: Origin::Apt(&["unzip"]),
         needed_for: "reading archives",
@@ -94,6 +99,13 @@ const OPENAPI_TYPESCRIPT: NodePeer = NodePeer {
     program: "openapi-typescript",
 };
 
+/// What drives the browser, and a checker of accessibility.
+const PAGE: NodePeer = NodePeer {
+    name: "page",
+    packages: &["puppeteer-core@25.16.0", "axe-core@4.14.1"],
+    program: "browsers",
+};
+
 /// Installs the programs that results are compared with. Tests skip a comparison whose program is
 /// missing; in CI a missing program is a failure.
 fn install_peers() -> Outcome {
@@ -107,7 +119,7 @@ fn install_peers() -> Outcome {
             missing.push(format!("cannot install {} for Python", peer.name));
         }
     }
-    for peer in [OPENAPI_TYPESCRIPT, OPENTELEMETRY_NODE] {
+    for peer in [OPENAPI_TYPESCRIPT, OPENTELEMETRY_NODE, PAGE] {
         if !install::ensure_node_peer(peer) {
             missing.push(format!("cannot install {} for Node.js", peer.name));
         }
