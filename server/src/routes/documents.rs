@@ -145,7 +145,9 @@ fn file(name: &str, request: &HeaderMap) -> Result<Response, Problem> {
             HeaderValue::from_static("nosniff"),
         ),
     ];
-    response.headers_mut().extend(fields);
+    for (name, value) in fields {
+        response.headers_mut().insert(name, value);
+    }
     if let Ok(etag) = HeaderValue::try_from(etag) {
         response.headers_mut().insert(header::ETAG, etag);
     }

@@ -67,11 +67,10 @@ fn over_time(
     };
     let (rows, report) = group_by(&sources, request, &spec, Limits::default()).unwrap();
     let rows = rows.iter().map(|row| {
-        let [time, name, Some(OwnedValue::Int(events))] = row.as_slice() else {
+        let [time, name, Some(OwnedValue::Uint(events))] = row.as_slice() else {
             panic!("{row:?}");
         };
-        let place = (format!("{time:?}"), format!("{name:?}"));
-        (place, u64::try_from(*events).unwrap())
+        ((format!("{time:?}"), format!("{name:?}")), *events)
     });
     (rows.collect(), report)
 }
