@@ -5,6 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::api::Api;
+use crate::http::Response;
+
+/// How often a view is begun at most.
+const VIEWS_MAX: usize = 5;
+
+/// A storage of the list is there no more.
+struct Deleted;
 
 /// Everything that requests can change.
 #[derive(Clone, Debug, Default)]
@@ -46,8 +53,14 @@ impl View {
     /// # Panics
     /// If it shows a storage that is damaged or miscounted.
     pub(super) fn of(api: &mut Api) -> Self {
+        // A deletion whose client hung up may end while its storage is read.
+        let mut views = (0..VIEWS_MAX).filter_map(|_| Self::at_once(api).ok());
+        views.next().expect("the list has only storages that exist")
+    }
+
+    fn at_once(api: &mut Api) -> Result<Self, Deleted> {
         let mut view = Self::default();
-        let storages = items(api, "/storages");
+        let storages = pages(api, "/storages")?;
         let names: BTreeMap<String, String> = storages
             .iter()
             .map(|storage| (text(storage, "id"), text(storage, "name")))
@@ -57,10 +70,10 @@ impl View {
                 // The start continues it; this waits for the end.
                 let id = text(storage, "id");
                 api.call("POST", &format!("/storages/{id}/finalize"), None);
-                let ended = api.storage(&id);
-                view.add_storage(api, &ended);
+                let ended = read(api, &format!("/storages/{id}"))?;
+                view.add_storage(api, &ended)?;
             } else {
-                view.add_storage(api, storage);
+                view.add_storage(api, storage)?;
             }
         }
         let types = api.done("GET", "/label-types", None);
@@ -75,11 +88,11 @@ impl View {
                 view.things.insert(path, json!([of, several, kept]));
             }
         }
-        for agent in items(api, "/agents") {
+        for agent in pages(api, "/agents")? {
             view.things
                 .insert(format!("agent {}", text(&agent, "id")), agent);
         }
-        for recording in items(api, "/recordings") {
+        for recording in pages(api, "/recordings")? {
             let storage = names.get(&text(&recording, "storage"));
             let path = format!(
                 "recording into {}",
@@ -89,10 +102,10 @@ impl View {
             let is_new = view.things.insert(path.clone(), state).is_none();
             assert!(is_new, "a second {path}");
         }
-        view
+        Ok(view)
     }
 
-    fn add_storage(&mut self, api: &mut Api, storage: &Value) {
+    fn add_storage(&mut self, api: &mut Api, storage: &Value) -> Result<(), Deleted> {
         let (id, name) = (text(storage, "id"), text(storage, "name"));
         let shown: Map<String, Value> = ["state", "description", "labels"]
             .into_iter()
@@ -103,19 +116,20 @@ impl View {
         assert!(is_new, "a second {path}");
         // Nothing can be read of a storage whose storage file is damaged, not even its name.
         if storage["state"] == "CREATED" || name.is_empty() {
-            return;
+            return Ok(());
         }
-        let status = api.done("GET", &format!("/storages/{id}/status"), None);
+        let status = read(api, &format!("/storages/{id}/status"))?;
         let missing = status["missing_packets"].clone();
         self.things.insert(format!("missing in {name}"), missing);
         // While packets arrive, the list is as long as one of the counts around it.
-        let first_count = packet_count(api, &id);
-        let packets = items(api, &format!("/storages/{id}/descriptors?provenance=true"));
+        let first_count = packet_count(api, &id)?;
+        let packets = pages(api, &format!("/storages/{id}/descriptors?provenance=true"))?;
         let mut numbers = Vec::new();
         for packet in &packets {
             let number = packet["number"].as_u64().expect("a packet has a number");
             numbers.push(number);
-            let bytes = api.packet(&id, number);
+            let path = format!("/storages/{id}/packets/{number}");
+            let bytes = answer(api, "GET", &path)?.body;
             let stream = format!(
                 "{name} {} {}",
                 text(packet, "agent"),
@@ -133,16 +147,18 @@ impl View {
             numbers.is_sorted_by(|a, b| a < b),
             "{path}: packets are listed twice or in disorder: {numbers:?}"
         );
-        let counts = first_count..=packet_count(api, &id);
+        let counts = first_count..=packet_count(api, &id)?;
         let found = numbers.len() as u64;
         assert!(
             counts.contains(&found),
             "{path}: {found} packets, counted {counts:?}"
         );
         if storage["state"] == "FINALIZED" {
-            let damage = api.verify(&id);
+            let report = answer(api, "POST", &format!("/storages/{id}/verify"))?.json();
+            let damage = report["damage"].as_array().expect("a list of damage");
             assert!(damage.is_empty(), "{path}: {damage:?}");
         }
+        Ok(())
     }
 
     /// Whether this is what a fault between two views may leave.
@@ -204,24 +220,44 @@ impl View {
     }
 }
 
+/// A read of a storage that is being deleted.
+fn answer(api: &mut Api, method: &str, path: &str) -> Result<Response, Deleted> {
+    let response = api.call(method, path, None);
+    if response.status == 404 && response.json()["code"] == "storage_not_found" {
+        return Err(Deleted);
+    }
+    assert_eq!(
+        response.status,
+        200,
+        "{method} {path}: {}",
+        response.brief()
+    );
+    Ok(response)
+}
+
+fn read(api: &mut Api, path: &str) -> Result<Value, Deleted> {
+    answer(api, "GET", path).map(|response| response.json())
+}
+
 /// All items of a list, over its pages.
-fn items(api: &mut Api, path: &str) -> Vec<Value> {
+fn pages(api: &mut Api, path: &str) -> Result<Vec<Value>, Deleted> {
     let mut all = Vec::new();
     let sign = if path.contains('?') { '&' } else { '?' };
     let mut next = format!("{path}{sign}limit=1000");
     loop {
-        let page = api.done("GET", &next, None);
+        let page = read(api, &next)?;
         all.extend(page["items"].as_array().expect("a list").iter().cloned());
         match page["next"].as_str() {
             Some(cursor) => next = format!("{path}{sign}limit=1000&cursor={cursor}"),
-            None => return all,
+            None => return Ok(all),
         }
     }
 }
 
-fn packet_count(api: &mut Api, id: &str) -> u64 {
-    let count = api.storage(id)["packets"].as_u64();
-    count.expect("a storage has a number of packets")
+fn packet_count(api: &mut Api, id: &str) -> Result<u64, Deleted> {
+    let storage = read(api, &format!("/storages/{id}"))?;
+    let count = storage["packets"].as_u64();
+    Ok(count.expect("a storage has a number of packets"))
 }
 
 fn text(of: &Value, field: &str) -> String {
