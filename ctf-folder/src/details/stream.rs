@@ -1,6 +1,6 @@
 //! The beginning of a stream: its name, and its trace.
 
-use std::path::PathBuf;
+use std::path::{self, Component, Path, PathBuf};
 
 use ctf::class::{DisplayBase, EnvironmentValue};
 
@@ -28,7 +28,7 @@ impl StreamIds {
             let first = stream.packets.first().map_or(0, |packet| packet.file);
             let path = stream.files.get(first).map(|file| file.path.clone());
             let path = path.unwrap_or_default();
-            path.canonicalize().unwrap_or(path)
+            normal(&path)
         };
         let mut names: Vec<PathBuf> = trace
             .streams
@@ -50,6 +50,21 @@ impl StreamIds {
         });
         ids.collect()
     }
+}
+
+/// The absolute path without `.` and `..`. Links stay as they are, as in Babeltrace's text.
+fn normal(path: &Path) -> PathBuf {
+    let absolute = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut normal = PathBuf::new();
+    for component in absolute.components() {
+        match component {
+            Component::ParentDir => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
 }
 
 /// `{Trace 0, Stream class ID 1, Stream ID 2}`.
@@ -141,4 +156,20 @@ fn push_trace(
         lines.push(")\n");
     }
     lines.back();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_absolute_and_keep_links() {
+        for (path, expected) in [
+            ("/traces/./a/../b/stream", "/traces/b/stream"),
+            ("/../stream", "/stream"),
+            ("/proc/self/stream", "/proc/self/stream"),
+        ] {
+            assert_eq!(normal(Path::new(path)), Path::new(expected), "{path}");
+        }
+    }
 }
