@@ -371,3 +371,63 @@ fn fields_that_no_event_has_are_answered_with_near_names() {
         check_hint(source, "nosuch == 1", None);
     }
 }
+
+/// A program that sees no trailer fields learns that numbers are estimated, however long they are.
+#[test]
+fn estimates_say_so_before_and_in_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 9_000);
+    let server = Server::start(folder.path(), &settings());
+    let mut api = server.api();
+    let storage = api.create_storage("estimated");
+    push(&server, &storage, &trace, "16384");
+    api.finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let path = format!("/storages/{storage}/query");
+    for (format, every, has_line) in [
+        ("ndjson", "30us", true),
+        ("ndjson", "10ms", true),
+        ("csv", "30us", false),
+        ("arrow", "30us", false),
+        ("parquet", "30us", false),
+    ] {
+        let mut body = json!({
+            "group_by": "name", "every": every, "aggregate": "count", "estimate": true,
+            "format": format,
+        });
+        let answer = api.call("POST", &path, Some(&body));
+        let case = format!("{format} {every}");
+        let notes = answer.header("tracehold-notes").unwrap_or_default();
+        assert!(notes.contains("estimate"), "{case}: {notes:?}");
+        if has_line {
+            let text = String::from_utf8(answer.body).unwrap();
+            let is_long = text.len() > 64 << 10;
+            assert_eq!(is_long, every == "30us", "{}", text.len());
+            let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+            let summary = &last["summary"];
+            assert_eq!(summary["skipped"], json!([]), "{last}");
+            let note = summary["notes"][0].as_str().unwrap();
+            assert!(notes.contains(note), "{note} {notes}");
+        }
+        // Exact numbers need no note.
+        body["estimate"] = json!(false);
+        let exact = api.call("POST", &path, Some(&body));
+        assert_eq!(exact.header("tracehold-notes"), None, "{case}");
+        let text = String::from_utf8_lossy(&exact.body).into_owned();
+        assert!(!text.contains("summary"), "{case}");
+    }
+    let query = ["query", "--server", &server.url(), "--storage", &storage];
+    let words = [
+        "--group-by",
+        "name",
+        "--every",
+        "10ms",
+        "--aggregate",
+        "count",
+        "--estimate",
+    ];
+    let (code, out, errors) = run(&[&query[..], &words].concat());
+    assert!(code == 0 && !out.contains("summary"), "{out}");
+    assert_eq!(errors.matches("estimate").count(), 1, "{errors}");
+}

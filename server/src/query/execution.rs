@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io_trace::Cause;
 use query_engine::{
-    Cancel, Limits, ReadError, Report, Skipped, StorageSet, StoredLeaf, count, derived_note,
-    field_columns, group_by, list_fields, without_derived, write_rows,
+    Cancel, Limits, ReadError, Report, Skipped, StorageSet, StoredLeaf, count,
+    derived_note, field_columns, group_by, list_fields, without_derived, write_rows,
 };
 use row_formats::{Columns, Format, write_groups};
 use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
@@ -87,7 +87,7 @@ impl Drop for Rows {
 }
 
 enum Message {
-    /// Sent before the first piece, if it is known then.
+    /// Sent before the first piece, as far as it is known then; a later one replaces it.
     Summary(Summary),
     Piece(Bytes),
     Ended(Result<Summary, ReadError>),
@@ -118,15 +118,14 @@ impl Rows {
         if self.is_finished {
             return None;
         }
-        let mut message = self.messages.recv().await;
-        if let Some(Message::Summary(summary)) = message {
-            self.summary = Some(summary);
-            message = self.messages.recv().await;
-        }
+        let message = loop {
+            match self.messages.recv().await {
+                Some(Message::Summary(summary)) => self.summary = Some(summary),
+                message => break message,
+            }
+        };
         self.is_finished = !matches!(message, Some(Message::Piece(_)));
         match message {
-            // It is sent once, before a piece.
-            Some(Message::Summary(_)) => None,
             Some(Message::Piece(piece)) => Some(Ok(piece)),
             Some(Message::Ended(Err(error))) => Some(Err(error)),
             Some(Message::Ended(Ok(summary))) => {
@@ -134,7 +133,9 @@ impl Rows {
                 None
             }
             // The thread ended without a message: it panicked.
-            None => Some(Err(ReadError::Output(io::ErrorKind::BrokenPipe.into()))),
+            None | Some(Message::Summary(_)) => {
+                Some(Err(ReadError::Output(io::ErrorKind::BrokenPipe.into())))
+            }
         }
     }
 }
@@ -383,8 +384,8 @@ impl QueryTask {
         Ok((summary, answer))
     }
 
-    /// The line after the result: the explanation if it is requested, otherwise what was skipped,
-    /// in NDJSON.
+    /// The line after the result: the explanation if it is requested, otherwise what was skipped
+    /// and what must be known, in NDJSON. Browsers show no trailer fields to a page.
     fn last_line(&self, report: &Report, summary: &Summary, unused: &[String]) -> Option<String> {
         let Question { format, result, .. } = &self.question;
         let skipped = serde_json::json!(summary.reasons);
@@ -409,10 +410,15 @@ impl QueryTask {
             // The count itself says it.
             ResultKind::Count => false,
         };
-        (is_ndjson && !report.is_complete()).then(|| {
+        let is_said = !report.is_complete() || !summary.notes.is_empty();
+        (is_ndjson && is_said).then(|| {
             let records = summary.skipped;
-            let reasons = format!("\"skipped\":{skipped},\"skipped_records\":{records}");
-            format!("{{\"summary\":{{{reasons}}}}}\n")
+            let mut members = format!("\"skipped\":{skipped},\"skipped_records\":{records}");
+            if !summary.notes.is_empty() {
+                let notes = serde_json::json!(summary.notes);
+                members.push_str(&format!(",\"notes\":{notes}"));
+            }
+            format!("{{\"summary\":{{{members}}}}}\n")
         })
     }
 
@@ -481,16 +487,19 @@ impl QueryTask {
                 Ok(with_missing(report))
             }
             ResultKind::Groups(spec) => {
-                let (groups, mut report) = group_by(sources, request, spec, self.limits)?;
+                let (groups, report) = group_by(sources, request, spec, self.limits)?;
+                let mut report = with_missing(report);
+                out.announce(&Summary::of(&report))
+                    .map_err(ReadError::Output)?;
                 let notes = write_groups(
                     *format,
                     &spec.columns()?,
                     &groups,
                     self.limits.row_group_bytes,
-                    &mut write,
+                    &mut |bytes: &[u8]| out.write(bytes),
                 )?;
                 report.notes.extend(notes);
-                Ok(with_missing(report))
+                Ok(report)
             }
         }
     }
@@ -532,13 +541,19 @@ impl PieceWriter {
         sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
+    /// Sends the summary before the first piece.
+    fn announce(&self, summary: &Summary) -> io::Result<()> {
+        if self.has_sent {
+            return Ok(());
+        }
+        let summary = Message::Summary(summary.clone());
+        let sent = self.sender.blocking_send(summary);
+        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
     /// Sends the remaining bytes, after the summary if nothing was sent yet.
     fn end(&mut self, summary: &Summary) -> io::Result<()> {
-        if !self.has_sent {
-            let summary = Message::Summary(summary.clone());
-            let sent = self.sender.blocking_send(summary);
-            sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
-        }
+        self.announce(summary)?;
         self.flush()
     }
 }
