@@ -162,10 +162,40 @@ pub(super) struct StoragesQuery {
     label: Option<Vec<String>>,
     /// Only storages with exactly this name.
     name: Option<String>,
+    /// Only storages whose id, name or description contains this text, in upper or lower case.
+    search: Option<String>,
+    /// `oldest` first, which is the default, or `newest` first.
+    #[param(value_type = Option<String>)]
+    order: Option<Order>,
     /// The `next` of the previous page.
     cursor: Option<String>,
     /// Maximum number of items, up to 1000; 100 by default.
     limit: Option<usize>,
+}
+
+/// An order of storages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    #[default]
+    Oldest,
+    Newest,
+}
+
+impl Order {
+    /// Whether a storage comes after the last one of the page before.
+    fn is_after(self, id: StorageId, last: StorageId) -> bool {
+        match self {
+            Self::Oldest => id > last,
+            Self::Newest => id < last,
+        }
+    }
+}
+
+/// Whether a storage is one that `wanted`, in lower case, looks for.
+fn is_found(info: &StorageInfo, wanted: &str) -> bool {
+    let has = |text: &str| text.to_lowercase().contains(wanted);
+    has(&info.name) || has(&info.description) || info.id.to_string().contains(wanted)
 }
 
 /// Creates a storage, and opens it if requested.
@@ -235,7 +265,7 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     }
 }
 
-/// Lists storages, oldest first.
+/// Lists storages, by time of creation.
 #[utoipa::path(
     get, operation_id = "list_storages",
     path = "/storages", tag = "storages", params(StoragesQuery),
@@ -272,11 +302,17 @@ pub(super) async fn list(
             .map(|text| label_filter(&app, text))
             .collect::<Result<_, _>>()?,
     };
-    let storages = app.engine.storages().list(&filter);
+    let order = parameters.order.unwrap_or_default();
+    let search = parameters.search.map(|text| text.to_lowercase());
+    let mut storages = app.engine.storages().list(&filter);
+    if order == Order::Newest {
+        storages.reverse();
+    }
     let rest = storages
         .into_iter()
-        .filter(|info| after.is_none_or(|after| info.id > after))
-        .filter(|info| caller.sees_storage(info.id));
+        .filter(|info| after.is_none_or(|after| order.is_after(info.id, after)))
+        .filter(|info| caller.sees_storage(info.id))
+        .filter(|info| search.as_ref().is_none_or(|text| is_found(info, text)));
     let limit = limit_of(parameters.limit)?;
     Ok(Json(Page::of(
         rest.map(|info| StorageDocument::of(&app, info)),
@@ -292,6 +328,8 @@ fn storages_query(uri: &Uri) -> Result<StoragesQuery, Problem> {
         state: single.remove("state"),
         label: Some(label),
         name: single.remove("name"),
+        search: single.remove("search"),
+        order: order_of(single.remove("order").as_deref())?,
         cursor: single.remove("cursor"),
         limit: limit
             .transpose()
@@ -300,6 +338,17 @@ fn storages_query(uri: &Uri) -> Result<StoragesQuery, Problem> {
     match single.into_keys().next() {
         Some(unknown) => Err(malformed(format!("unknown parameter `{unknown}`"))),
         None => Ok(parameters),
+    }
+}
+
+fn order_of(text: Option<&str>) -> Result<Option<Order>, Problem> {
+    match text {
+        None => Ok(None),
+        Some("oldest") => Ok(Some(Order::Oldest)),
+        Some("newest") => Ok(Some(Order::Newest)),
+        Some(other) => Err(malformed(format!(
+            "order: {other:?} is neither oldest nor newest"
+        ))),
     }
 }
 
