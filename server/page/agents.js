@@ -1,14 +1,16 @@
 // Agents and their streams.
 
-import { list } from "./api.js";
 import { empty, make, table } from "./dom.js";
+import { count } from "./units.js";
 
-export async function showAgents(main) {
-  const { items, more } = await list("/agents");
+const SHOWN_MAX = 1000;
+
+export async function showAgents(view) {
+  const { items, more } = await view.list("/agents", SHOWN_MAX);
   const rows = items.flatMap(agent => agent.streams.length
     ? agent.streams.map((stream, at) => ({ agent: at ? null : agent, stream }))
     : [{ agent, stream: null }]);
-  main.replaceChildren(
+  view.show(
     make("h1", {}, "Agents"),
     items.length
       ? table([
@@ -19,6 +21,6 @@ export async function showAgents(main) {
         ["Kind", row => row.stream?.kind],
         ["Codec", row => row.stream?.codec],
       ], rows, "Agents and streams")
-      : empty("No agents yet. ", make("code", {}, "tracehold push PATH"), " registers one, and so does a sender of OpenTelemetry spans."));
-  if (more) main.append(make("p", { class: "faint" }, "Only the first 1,000 are shown."));
+      : empty("No agents yet. ", make("code", {}, "tracehold push PATH"), " registers one, and so does a sender of OpenTelemetry spans."),
+    more ? make("p", { class: "faint" }, `Only the first ${count(SHOWN_MAX)} are shown.`) : null);
 }

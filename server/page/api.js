@@ -1,8 +1,19 @@
 // Requests to the server, with the token if one is needed.
 
 import { ask, make } from "./dom.js";
+import { parse, write } from "./json.js";
+import { bytes } from "./units.js";
+
+/** Where the server is: a proxy or a shared URL puts a prefix before its paths. */
+const BASE = new URL("..", import.meta.url);
+/** Whether this is the page of a shared URL, which shows one storage and changes nothing. */
+export const isShare = /\/s\/tracehold_[^/]+\/$/.test(BASE.pathname);
 
 const KEPT = "tracehold.token";
+/** A request that is refused because the server is busy is sent so often. */
+const ATTEMPTS = 5;
+/** Downloads with a token pass through the memory of the browser. */
+const DOWNLOAD_MAX = 2 ** 30;
 
 /** A refusal, with its problem document if there is one. */
 export class Refused extends Error {
@@ -13,13 +24,31 @@ export class Refused extends Error {
   }
 }
 
-export const token = () => sessionStorage.getItem(KEPT);
-export const forgetToken = () => sessionStorage.removeItem(KEPT);
+/** A path below the server; values are encoded, so that none adds a step to it. */
+export function path(texts, ...values) {
+  const encoded = values.map(value => {
+    const text = encodeURIComponent(value);
+    if (/^\.{0,2}$/.test(text)) throw new Error(`${JSON.stringify(text)} names nothing`);
+    return text;
+  });
+  return String.raw({ raw: texts }, ...encoded);
+}
+
+const addressOf = path => new URL(path.replace(/^\//, "./"), BASE);
+
+// The secret of a shared URL is enough, and all that it shows can be seen by whoever has the URL.
+const token = () => isShare ? null : sessionStorage.getItem(KEPT);
 
 let asking = null;
+let isDeclined = false;
+
+/** Tokens are asked for again, after the dialog was closed without one. */
+export function askAgain() {
+  isDeclined = false;
+}
 
 /** Asks for a token; resolves when one was entered. */
-export function askToken() {
+function askToken() {
   asking ??= new Promise((resolve, reject) => {
     const input = make("input", { type: "password", autocomplete: "off", required: true });
     const dialog = ask("This server needs a token", [
@@ -28,7 +57,7 @@ export function askToken() {
     ], {
       label: "Use it",
       submit: async ({ token }) => {
-        const response = await fetch("/api/v1/storages?limit=1", { headers: { authorization: `Bearer ${token}` } });
+        const response = await fetch(addressOf("/api/v1/storages?limit=1"), { headers: { authorization: `Bearer ${token}` } });
         if (response.status === 401) throw new Refused(401, await problemOf(response));
         sessionStorage.setItem(KEPT, token);
         resolve();
@@ -36,7 +65,8 @@ export function askToken() {
     });
     dialog.addEventListener("close", () => {
       asking = null;
-      reject(new Error("no token"));
+      isDeclined = !token();
+      reject(new Error("This server needs a token. Reload the page to enter one."));
     });
   });
   return asking;
@@ -50,19 +80,40 @@ async function problemOf(response) {
   }
 }
 
-/** Sends a request; the response is a success, or this throws. */
-export async function send(path, { method = "GET", body, headers = {}, signal } = {}) {
-  for (;;) {
-    const all = { ...headers };
-    if (token()) all.authorization = `Bearer ${token()}`;
-    const response = await fetch(path, { method, body, headers: all, signal });
-    if (response.ok) return response;
-    if (response.status === 401) {
-      forgetToken();
-      await askToken();
-      continue;
+/** Waits, unless the signal ends it. */
+export const pause = (milliseconds, signal) => new Promise((resolve, reject) => {
+  const end = () => {
+    clearTimeout(timer);
+    reject(signal.reason);
+  };
+  const timer = setTimeout(() => {
+    signal?.removeEventListener("abort", end);
+    resolve();
+  }, milliseconds);
+  signal?.addEventListener("abort", end, { once: true });
+  if (signal?.aborted) end();
+});
+
+/** Sends a request; the response is a success, or has a status of `accept`, or this throws. */
+export async function send(path, { method = "GET", body, headers = {}, signal, accept = [] } = {}) {
+  for (let attempt = 1; ; attempt++) {
+    const used = token();
+    const all = used ? { ...headers, authorization: `Bearer ${used}` } : headers;
+    const response = await fetch(addressOf(path), { method, body, headers: all, signal });
+    if (response.ok || accept.includes(response.status)) return response;
+    const problem = await problemOf(response);
+    signal?.throwIfAborted();
+    if (response.status === 401 && !isShare && !isDeclined) {
+      // Another request may have asked meanwhile.
+      if (token() === used) {
+        sessionStorage.removeItem(KEPT);
+        await askToken();
+      }
+    } else if (response.status === 429 && attempt < ATTEMPTS) {
+      await pause(1000 * (Number(response.headers.get("retry-after")) || 1), signal);
+    } else {
+      throw new Refused(response.status, problem);
     }
-    throw new Refused(response.status, await problemOf(response));
   }
 }
 
@@ -71,54 +122,47 @@ const JSON_TYPE = { "content-type": "application/json" };
 export const get = async (path, options) => parse(await (await send(`/api/v1${path}`, options)).text());
 
 export async function change(method, path, body) {
-  const options = body === undefined ? { method } : { method, body: JSON.stringify(body), headers: JSON_TYPE };
+  const options = body === undefined ? { method } : { method, body: write(body), headers: JSON_TYPE };
   const text = await (await send(`/api/v1${path}`, options)).text();
   return text ? parse(text) : null;
 }
 
-/** All items of a list, up to `max`. */
-export async function list(path, max = 1000) {
+/** The items of a list, up to `max`, and whether there are more. */
+export async function list(path, max = 1000, options = {}) {
   const items = [];
   let cursor = null;
   do {
     const join = path.includes("?") ? "&" : "?";
-    const page = await get(`${path}${join}limit=${Math.min(max, 1000)}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`);
+    const limit = Math.min(max - items.length, 1000);
+    const page = await get(`${path}${join}limit=${limit}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, options);
     items.push(...page.items);
     cursor = page.next;
   } while (cursor && items.length < max);
   return { items, more: Boolean(cursor) };
 }
 
-/** Parses JSON; integers that a number cannot hold become BigInt, others stay numbers. */
-export function parse(text) {
-  const quoted = text.replace(/"(?:[^"\\]|\\.)*"|-?\d{16,}(?![\d.eE])/g,
-    found => found[0] === '"' ? found : `"\\u0001${found}"`);
-  return JSON.parse(quoted, (_, value) =>
-    typeof value === "string" && value[0] === "\u0001" ? whole(BigInt(value.slice(1))) : value);
-}
-
-const whole = value =>
-  value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : value;
-
-/** The body of a query: BigInt is written as a number. */
-export const bodyOf = query => JSON.stringify(query, (_, value) => typeof value === "bigint" ? `\u0001${value}` : value)
-  .replace(/"\\u0001(-?\d+)"/g, "$1");
+/** The response to a question to a storage. */
+export const answer = (id, question, signal) => send(path`/api/v1/storages/${id}/query`, {
+  method: "POST", body: write(question), headers: JSON_TYPE, signal,
+});
 
 /** Rows of a query, and what the server says about them. */
 export async function query(id, question, signal) {
-  const response = await send(`/api/v1/storages/${id}/query`, {
-    method: "POST", body: bodyOf(question), headers: { ...JSON_TYPE }, signal,
-  });
+  const response = await answer(id, question, signal);
   const rows = [];
   const skipped = [];
+  const notes = [];
   for (const line of (await response.text()).split("\n")) {
     if (!line) continue;
     const row = parse(line);
-    if (row.summary) skipped.push(...row.summary.skipped);
-    else rows.push(row);
+    if (line.startsWith('{"summary":{"skipped":')) {
+      skipped.push(...row.summary.skipped);
+      notes.push(...row.summary.notes || []);
+    } else {
+      rows.push(row);
+    }
   }
-  const notes = JSON.parse(response.headers.get("tracehold-notes") || "[]");
-  return { rows, skipped, notes, matched: response.headers.get("tracehold-matched") };
+  return { rows, skipped, notes };
 }
 
 /** Saves the body of a response as a file. */
@@ -128,12 +172,14 @@ export async function save(response, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 }
 
-/** Waits for a job, calling `each` with its state. */
-export async function finished(job, each = () => {}) {
-  for (;;) {
-    const state = await get(`/jobs/${job}`);
-    each(state);
-    if (state.state !== "RUNNING") return state;
-    await new Promise(resolve => setTimeout(resolve, 500));
+/** Downloads what is at a path. Without a token the browser writes it to the disk as it comes. */
+export async function download(path, name, length) {
+  if (!token()) {
+    make("a", { href: addressOf(path), download: name }).click();
+    return;
   }
+  if (length > DOWNLOAD_MAX) {
+    throw new Error(`${name} has ${bytes(length)}, and a download with a token passes through memory: curl -H 'Authorization: Bearer TOKEN' -o '${name}' '${addressOf(path)}'`);
+  }
+  await save(await send(path), name);
 }

@@ -55,7 +55,7 @@ function operation(method, path, described, all) {
     make("span", described.summary || (described.description || "").split("\n")[0]));
   return make("details", "", summary, inside);
 }
-fetch("/openapi.json").then(response => response.json()).then(api => {
+fetch("openapi.json").then(response => response.json()).then(api => {
   document.getElementById("about").prepend(`${api.info.title} ${api.info.version}: ${api.info.description} — `);
   const all = (api.components || {}).schemas || {};
   for (const tag of api.tags) {

@@ -16,11 +16,11 @@ export function make(name, attributes = {}, ...children) {
 export const button = (text, onclick, attributes = {}) =>
   make("button", { type: "button", onclick, ...attributes }, text);
 
-/** A table; `columns` are `[title, cell of a row, "n" for numbers]`, a cell is text or a node. */
-export function table(columns, rows, caption) {
+/** A table; `columns` are `[title, cell of a row, "n" for numbers]`, a cell is text or a node. `key` tells rows apart. */
+export function table(columns, rows, caption, key = () => null) {
   const head = columns.map(([title, , kind]) => make("th", { scope: "col", class: kind }, title));
   const body = rows.map(row =>
-    make("tr", {}, columns.map(([, cell, kind]) => make("td", { class: kind }, cell(row) ?? ""))));
+    make("tr", { "data-key": key(row) }, columns.map(([, cell, kind]) => make("td", { class: kind }, cell(row) ?? ""))));
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)));
 }
@@ -52,6 +52,7 @@ export function sayError(error) {
 /** Runs an action of a button, which waits for it. */
 export const acting = action => async event => {
   const node = event.currentTarget;
+  const hadFocus = document.activeElement === node;
   node.disabled = true;
   try {
     await action(event);
@@ -59,6 +60,7 @@ export const acting = action => async event => {
     sayError(error);
   } finally {
     node.disabled = false;
+    if (hadFocus && document.activeElement === document.body) node.focus();
   }
 };
 

@@ -1,19 +1,19 @@
 // Long-running work.
 
-import { change, get } from "./api.js";
+import { change, path } from "./api.js";
 import { acting, badge, button, empty, make, table } from "./dom.js";
+import { refresh } from "./refresh.js";
 import { bytes, date } from "./units.js";
 
-export async function showJobs(main, _, signal) {
+export async function showJobs(view) {
   const body = make("div", {});
-  main.replaceChildren(make("h1", {}, "Jobs"), body);
+  view.show(make("h1", {}, "Jobs"), body);
   const load = async () => {
-    const { items } = await get("/jobs");
-    body.replaceChildren(items.length ? jobTable(items, load) : empty("No work was started since the server started: exports, imports, copies, verifications and finalizations appear here."));
+    const { items } = await view.get("/jobs");
+    refresh(body, items.length ? jobTable(items, load) : empty("No work was started since the server started: exports, imports, copies, verifications and finalizations appear here."));
   };
   await load();
-  const timer = setInterval(() => document.hidden || load().catch(() => {}), 2000);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  view.poll(2000, load);
 }
 
 function jobTable(items, reload) {
@@ -27,7 +27,7 @@ function jobTable(items, reload) {
     ["Started (UTC)", job => date(job.started), "n"],
     ["Ended (UTC)", job => date(job.ended), "n"],
     ["Outcome", job => job.state === "RUNNING"
-      ? button("Cancel", acting(async () => { await change("DELETE", `/jobs/${job.id}`); await reload(); }))
+      ? button("Cancel", acting(async () => { await change("DELETE", path`/jobs/${job.id}`); await reload(); }))
       : job.problem?.detail || job.problem?.title || ""],
-  ], items, "Jobs");
+  ], items, "Jobs", job => job.id);
 }

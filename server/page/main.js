@@ -1,23 +1,28 @@
 // Chooses the view by the part of the address after `#`.
 
-import { send } from "./api.js";
+import { askAgain, isShare } from "./api.js";
 import { make, sayError } from "./dom.js";
 import { bytes } from "./units.js";
 import { showAgents } from "./agents.js";
 import { showJobs } from "./jobs.js";
 import { showRecordings } from "./recordings.js";
-import { showServer } from "./server.js";
+import { readiness, showServer } from "./server.js";
 import { showStorage } from "./storage.js";
 import { showStorages } from "./storages.js";
+import { View } from "./view.js";
 
 const VIEWS = [
+  [/^#\/$/, showStorages, "Storages"],
+  [/^#\/storage\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/, showStorage, "Storage"],
   [/^#\/agents$/, showAgents, "Agents"],
   [/^#\/recordings$/, showRecordings, "Recordings"],
   [/^#\/jobs$/, showJobs, "Jobs"],
   [/^#\/server$/, showServer, "Server"],
-  [/^#\/storage\/([^/?]+)/, showStorage, "Storage"],
-  [/^/, showStorages, "Storages"],
 ];
+
+function nothing() {
+  throw new Error("There is nothing at this address.");
+}
 
 let leave = null;
 
@@ -26,7 +31,7 @@ async function show() {
   leave = new AbortController();
   const { signal } = leave;
   const place = location.hash || "#/";
-  const [pattern, view, title] = VIEWS.find(([pattern]) => pattern.test(place));
+  const [pattern, showView, title] = VIEWS.find(([pattern]) => pattern.test(place)) || [/^/, nothing, "Not found"];
   document.title = `${title} · Tracehold`;
   for (const link of document.querySelectorAll("header nav a")) {
     const path = link.getAttribute("href");
@@ -34,13 +39,16 @@ async function show() {
     if (here) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const main = document.getElementById("main");
-  main.replaceChildren(make("h1", {}, title), make("p", { class: "faint" }, "Loading …"));
+  askAgain();
+  const node = make("div", {});
+  const view = new View(node, signal);
+  view.show(make("h1", {}, title), make("p", { class: "faint" }, "Loading …"));
+  document.getElementById("main").replaceChildren(node);
   try {
-    await view(main, pattern.exec(place).slice(1).map(decodeURIComponent), signal);
+    await showView(view, pattern.exec(place).slice(1));
   } catch (error) {
     if (signal.aborted) return;
-    main.replaceChildren(make("h1", {}, title), make("p", { class: "bad" }, error.message),
+    view.show(make("h1", {}, title), make("p", { class: "bad" }, error.message),
       make("p", { class: "faint" }, error.problem?.remedy || ""));
     if (!error.problem) sayError(error);
   }
@@ -49,20 +57,26 @@ async function show() {
 async function health() {
   const line = document.getElementById("health");
   try {
-    const response = await fetch("/readyz");
-    const state = await response.json();
-    const parts = [response.ok ? "ready" : state.detail || state.status];
+    const state = await readiness();
+    const parts = [state.isReady ? state.status : state.detail || state.title];
     if (state.failed_storages) parts.push(`${state.failed_storages} failed`);
     if (state.disk_low) parts.push("disk low: packets are refused");
-    if (state.disk_free_bytes !== undefined) parts.push(`${bytes(state.disk_free_bytes)} free`);
+    if (state.disk_free_bytes != null) parts.push(`${bytes(state.disk_free_bytes)} free`);
     line.textContent = parts.join(" · ");
-    line.className = response.ok && !state.disk_low && !state.failed_storages ? "" : "bad";
+    line.className = state.isReady && state.status === "ready" && !state.disk_low ? "" : "bad";
   } catch {
     line.textContent = "no response from the server";
     line.className = "bad";
   }
 }
 
+// The address belongs to the views.
+document.querySelector(".skip").addEventListener("click", event => {
+  event.preventDefault();
+  document.getElementById("main").focus();
+});
+// Whoever has a shared URL sees one storage.
+if (isShare) document.querySelector("header nav").remove();
 addEventListener("hashchange", show);
 setInterval(() => document.hidden || health(), 5000);
 health();

@@ -1,19 +1,20 @@
 // The expression of a query, with completion and the place of an error.
 
-import { query } from "./api.js";
+import { pause, query } from "./api.js";
+import { spelled, typedIn } from "./completion.js";
 import { button, make } from "./dom.js";
 import { count } from "./units.js";
 
 const SHOWN_MAX = 12;
-const WORD = /[A-Za-z_][\w.]*$/;
-/** A comparison whose value is being written. */
-const VALUE = /([A-Za-z_][\w.]*)\s*(?:==|!=|~)\s*(["']?)([^"']*)$/;
+const VALUES_MAX = 200;
+/** Values are looked for when nothing was typed for so long. */
+const TYPING_MS = 150;
 
 export class QueryBox {
-  constructor(id, run) {
-    this.id = id;
-    this.fields = null;
-    this.values = new Map();
+  /** `window` is the part of time whose values are offered; `run` is called with a new expression. */
+  constructor(id, { window, signal, run }) {
+    Object.assign(this, { id, window, signal });
+    this.known = new Map();
     this.chosen = -1;
     this.offered = [];
     this.text = "";
@@ -24,22 +25,28 @@ export class QueryBox {
     });
     this.menu = make("ul", { class: "complete", id: "completions", role: "listbox", "aria-label": "Completions", hidden: true });
     this.error = make("pre", { class: "caret", role: "alert" });
+    this.hint = make("span", { class: "faint" });
     const apply = () => {
+      this.loading?.controller.abort();
       this.close();
       this.error.textContent = "";
       this.text = this.input.value.trim();
       run();
     };
     this.input.addEventListener("input", () => this.offer());
-    this.input.addEventListener("focus", () => this.loadFields());
     this.input.addEventListener("blur", () => setTimeout(() => this.close(), 150));
     this.input.addEventListener("keydown", event => this.key(event, apply));
+    this.say("");
     this.node = make("div", { class: "query" },
       make("div", {}, this.input, this.menu), this.error,
       make("div", { class: "bar" },
         button("Run", apply, { class: "main" }),
         button("Clear", () => { this.input.value = ""; apply(); }),
-        make("span", { class: "faint" }, "Enter runs the query, Tab completes. An empty query matches every event.")));
+        this.hint));
+  }
+
+  say(text) {
+    this.hint.textContent = text || "Enter runs the query, Tab completes. An empty query matches every event.";
   }
 
   /** Shows where the query is wrong; other errors only as text. */
@@ -68,43 +75,59 @@ export class QueryBox {
     }
   }
 
-  loadFields() {
-    this.fields ??= query(this.id, { list_fields: true }).catch(() => ({ rows: [] })).then(({ rows }) => {
-      const all = new Map([["agent", 0], ["stream", 0], ["kind", 0]]);
-      for (const row of rows) all.set(row.field, (all.get(row.field) || 0) + Number(row.events));
-      return [...all].map(([text, events]) => ({ text, events }));
-    });
-    return this.fields;
+  /** The fields of the events, or the values of one. Only one question runs: the last one. */
+  load(field) {
+    const { from, to } = this.window();
+    const key = `${field ?? ""} ${from} ${to}`;
+    const known = this.known.get(key);
+    if (known) return known;
+    if (this.loading?.key === key) return this.loading.found;
+    this.loading?.controller.abort();
+    const controller = new AbortController();
+    const signal = AbortSignal.any([this.signal, controller.signal]);
+    const found = (field ? this.valuesOf(field, signal) : this.fields(signal)).then(all => {
+      this.known.set(key, all);
+      return all;
+    }).finally(() => { if (this.loading?.found === found) this.loading = null; });
+    this.loading = { key, controller, found };
+    return found;
   }
 
-  loadValues(field) {
-    if (!this.values.has(field)) {
-      const loading = query(this.id, { group_by: field, aggregate: "count", limit: 200 }).catch(() => ({ rows: [] }));
-      this.values.set(field, loading.then(({ rows }) => rows.filter(row => row[field] !== null && row[field] !== undefined)
-        .map(row => ({ text: String(row[field]), events: row.count, quoted: typeof row[field] === "string" }))));
-    }
-    return this.values.get(field);
+  async fields(signal) {
+    const { rows } = await query(this.id, { ...this.window(), list_fields: true }, signal);
+    const all = new Map([["agent", 0], ["stream", 0], ["kind", 0]]);
+    for (const row of rows) all.set(row.field, (all.get(row.field) || 0) + Number(row.events));
+    return [...all].map(([value, events]) => ({ value, events }));
+  }
+
+  async valuesOf(field, signal) {
+    await pause(TYPING_MS, signal);
+    const question = { ...this.window(), group_by: field, aggregate: "count", limit: VALUES_MAX };
+    const { rows } = await query(this.id, question, signal);
+    return rows.filter(row => row[field] !== null && row[field] !== undefined)
+      .map(row => ({ value: row[field], events: row.count }));
   }
 
   async offer() {
     const before = this.input.value.slice(0, this.input.selectionStart);
-    const value = VALUE.exec(before);
-    let found;
-    if (value && !/\s(and|or)\s/.test(value[3])) {
-      const typed = value[3].toLowerCase();
-      const all = await this.loadValues(value[1]);
-      found = all.filter(each => each.text.toLowerCase().includes(typed)).map(each => ({
-        ...each, insert: each.quoted ? JSON.stringify(each.text) : each.text, replaces: value[2].length + value[3].length,
-      }));
-    } else {
-      const word = WORD.exec(before)?.[0];
-      if (!word) return this.close();
-      const all = await this.loadFields();
-      found = all.filter(each => each.text.toLowerCase().startsWith(word.toLowerCase()) && each.text !== word)
-        .map(each => ({ ...each, insert: each.text, replaces: word.length }));
+    const typed = typedIn(before);
+    if (!typed) {
+      this.loading?.controller.abort();
+      return this.close();
+    }
+    let all;
+    try {
+      all = await this.load(typed.field);
+      this.say("");
+    } catch (error) {
+      if (error.name !== "AbortError") {
+        this.close();
+        this.say(`Nothing to complete: ${error.message}`);
+      }
+      return;
     }
     if (before !== this.input.value.slice(0, this.input.selectionStart)) return;
-    this.offered = found.slice(0, SHOWN_MAX);
+    this.offered = matching(all, typed).slice(0, SHOWN_MAX).map(each => ({ ...each, replaces: typed.replaces }));
     this.chosen = -1;
     if (this.offered.length && document.activeElement === this.input) this.draw();
     else this.close();
@@ -133,4 +156,15 @@ export class QueryBox {
     this.input.setAttribute("aria-expanded", "false");
     this.input.removeAttribute("aria-activedescendant");
   }
+}
+
+/** What can stand where something was typed. */
+function matching(all, { field, operator, text }) {
+  const wanted = text.toLowerCase();
+  if (!field) {
+    return all.filter(({ value }) => value.toLowerCase().startsWith(wanted) && value !== text)
+      .map(({ value, events }) => ({ insert: value, events }));
+  }
+  return all.map(({ value, events }) => ({ value: String(value), insert: spelled(value, operator), events }))
+    .filter(({ value, insert }) => insert !== null && value.toLowerCase().includes(wanted));
 }

@@ -1,22 +1,25 @@
 // Recordings and the buffer.
 
-import { change, get, list } from "./api.js";
+import { change, path } from "./api.js";
 import { acting, ask, badge, button, empty, facts, make, table } from "./dom.js";
+import { refresh } from "./refresh.js";
 import { bytes, count, date } from "./units.js";
 
-export async function showRecordings(main, _, signal) {
+export async function showRecordings(view) {
   const body = make("div", {});
   const buffer = make("div", {});
   const load = async () => {
-    const [{ items }, held, storages] = await Promise.all([list("/recordings"), get("/buffer"), list("/storages")]);
+    const [{ items }, held, storages] = await Promise.all([
+      view.list("/recordings"), view.get("/buffer"), view.list("/storages?order=newest"),
+    ]);
     const names = new Map(storages.items.map(storage => [storage.id, storage.name]));
-    body.replaceChildren(items.length ? recordingTable(items, names, load)
+    refresh(body, items.length ? recordingTable(items, names, load)
       : empty("No recordings. A recording keeps what agents push without a storage, and spans: start one here, or ", make("code", {}, "tracehold record start --name NAME"), "."));
-    buffer.replaceChildren(facts([
+    refresh(buffer, facts([
       ["Packets", count(held.packets)], ["Bytes", `${bytes(held.bytes)} of ${bytes(held.bytes_max)}`], ["Evicted", count(held.evicted)],
     ]));
   };
-  main.replaceChildren(
+  view.show(
     make("h1", {}, "Recordings"),
     make("div", { class: "bar" }, button("Start …", () => start(load), { class: "main" })),
     body,
@@ -24,8 +27,7 @@ export async function showRecordings(main, _, signal) {
     make("p", { class: "faint" }, "What came last without a storage, in memory; a recording can begin with it."),
     buffer);
   await load();
-  const timer = setInterval(() => document.hidden || document.querySelector("dialog") || load().catch(() => {}), 3000);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  view.poll(3000, load);
 }
 
 function recordingTable(items, names, reload) {
@@ -38,8 +40,8 @@ function recordingTable(items, names, reload) {
     ["Started (UTC)", one => date(one.started), "n"],
     ["Ended (UTC)", one => one.ended ? `${date(one.ended)} ${one.reason || ""}` : "–", "n"],
     ["Action", one => one.ended ? ""
-      : button("Stop", acting(async () => { await change("DELETE", `/recordings/${one.id}`); await reload(); }))],
-  ], items, "Recordings");
+      : button("Stop", acting(async () => { await change("DELETE", path`/recordings/${one.id}`); await reload(); }))],
+  ], items, "Recordings", one => one.id);
 }
 
 function start(done) {

@@ -7,14 +7,16 @@ import { count, duration, time } from "./units.js";
 const ROW = 25;
 const PAGE = 200;
 const PAGES_KEPT = 20;
+const GROUPS_MAX = 100;
 /** Browsers limit the height of an element; a longer table is scrolled by its share. */
 const HEIGHT_MAX = 8_000_000;
 const FIRST = ["ts", "dur", "name", "cat", "pid", "tid"];
 
 export class Results {
   constructor(id, question, signal) {
-    Object.assign(this, { id, question, signal });
+    Object.assign(this, { id, question, viewSignal: signal });
     this.pages = new Map();
+    this.total = 0;
     this.columns = [...FIRST];
     this.note = make("p", { class: "rows-note faint", role: "status" });
     this.table = make("table", {});
@@ -23,10 +25,9 @@ export class Results {
     this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()));
     this.bars = make("div", {});
     this.by = make("input", { value: "name", "aria-label": "Group by field", size: 14 });
-    this.by.addEventListener("change", () => this.group());
+    this.by.addEventListener("change", () => this.reset());
     const tab = (name, title) => button(title, () => this.choose(name), { "aria-pressed": String(name === "events"), "data-tab": name });
     this.tabs = make("div", { class: "bar" }, tab("events", "Events"), tab("groups", "Group by"), this.by, tab("histogram", "Durations"));
-    this.view = "events";
     this.node = make("div", {}, this.tabs, this.note, this.box, this.bars);
     this.choose("events", false);
   }
@@ -44,26 +45,40 @@ export class Results {
   reset() {
     this.running?.abort();
     this.running = new AbortController();
-    this.signal.addEventListener("abort", () => this.running.abort());
+    this.signal = AbortSignal.any([this.viewSignal, this.running.signal]);
     this.pages.clear();
     if (this.view === "events") this.begin();
     else this.group();
   }
 
+  /** Says how many rows there are, and what they lack. */
+  say(text, skipped = []) {
+    this.note.textContent = skipped.length ? `${text}; skipped: ${skipped.join("; ")}` : text;
+    this.note.className = skipped.length ? "rows-note warn" : "rows-note faint";
+  }
+
+  /** Says why there are no rows, and offers to load them again. */
+  fault(error, again) {
+    if (error.name === "AbortError") return;
+    this.note.replaceChildren(`${error.message} `, button("Try again", again));
+    this.note.className = "rows-note bad";
+  }
+
   async begin() {
+    const { signal } = this;
     this.total = 0;
-    this.note.textContent = "Counting …";
+    this.say("Counting …");
     this.table.replaceChildren();
     try {
-      const { rows: [{ count: total, skipped }] } = await query(this.id, { ...this.question(), count: true }, this.running.signal);
+      const { rows: [{ count: total, skipped }] } = await query(this.id, { ...this.question(), count: true }, signal);
       this.total = Number(total);
-      this.note.textContent = `${count(total)} events${skipped?.length ? `; skipped: ${skipped.join("; ")}` : ""}`;
-      this.note.className = skipped?.length ? "rows-note warn" : "rows-note faint";
+      this.counted = () => this.say(`${count(total)} events`, skipped);
+      this.counted();
       this.fill.style.height = `${Math.min((this.total + 1) * ROW, HEIGHT_MAX)}px`;
       this.box.scrollTop = 0;
       this.draw();
     } catch (error) {
-      if (error.name !== "AbortError") this.note.textContent = "";
+      if (!signal.aborted) this.fault(error, () => this.reset());
     }
   }
 
@@ -81,8 +96,8 @@ export class Results {
     const lines = [];
     for (let at = first; at < last; at++) {
       const page = Math.floor(at / PAGE);
-      const row = this.pages.get(page)?.[at % PAGE];
       if (!this.pages.has(page)) this.load(page);
+      const row = this.pages.get(page)?.[at % PAGE];
       lines.push(make("tr", {}, this.columns.map(name => make("td", { class: isNumber(name) }, row ? text(name, row[name]) : "…"))));
     }
     this.table.replaceChildren(
@@ -92,9 +107,10 @@ export class Results {
   }
 
   async load(page) {
+    const { signal } = this;
     this.pages.set(page, []);
     try {
-      const { rows } = await query(this.id, { ...this.question(), limit: PAGE, offset: page * PAGE }, this.running.signal);
+      const { rows } = await query(this.id, { ...this.question(), limit: PAGE, offset: page * PAGE }, signal);
       this.pages.set(page, rows);
       for (const name of new Set(rows.flatMap(row => Object.keys(row)))) {
         if (!this.columns.includes(name) && name !== "id") this.columns.push(name);
@@ -102,43 +118,66 @@ export class Results {
       if (this.pages.size > PAGES_KEPT) this.pages.delete(this.pages.keys().next().value);
       this.draw();
     } catch (error) {
-      if (error.name === "AbortError") return;
-      this.note.textContent = error.message;
-      this.note.className = "rows-note bad";
+      if (signal.aborted) return;
+      this.pages.delete(page);
+      this.fault(error, () => {
+        this.counted();
+        this.draw();
+      });
     }
   }
 
   async group() {
-    const field = this.view === "groups" ? this.by.value.trim() || "name" : "dur";
-    const question = this.view === "groups" ? { group_by: field, limit: 100 } : { histogram: "dur", order_by: "dur_from" };
-    this.note.textContent = "Loading …";
+    const { signal } = this;
+    const fields = this.view === "groups" ? fieldsOf(this.by.value) : ["dur_from"];
+    // One more than is shown tells whether there are more.
+    const question = this.view === "groups"
+      ? { group_by: fields.join(","), limit: GROUPS_MAX + 1 } : { histogram: "dur", order_by: "dur_from" };
+    this.say("Loading …");
     try {
-      const { rows, skipped } = await query(this.id, { ...this.question(), ...question }, this.running.signal);
-      const most = Math.max(...rows.map(row => Number(row.count)), 1);
-      this.note.textContent = rows.length ? `${count(rows.length)} groups${skipped.length ? `; skipped: ${skipped.join("; ")}` : ""}` : "No event matches.";
-      const label = row => this.view === "groups" ? String(row[field] ?? "–") : `from ${duration(row.dur_from)}`;
-      const bar = row => {
-        const fill = make("span", { class: "fillbar" });
-        fill.style.width = `${100 * Number(row.count) / most}%`;
-        return fill;
-      };
-      const numbers = this.view === "groups"
-        ? [["Sum", "dur_sum"], ["p50", "dur_p50"], ["p99", "dur_p99"], ["Max", "dur_max"]] : [];
-      const head = [this.view === "groups" ? field : "Duration", "Events", ...numbers.map(([title]) => title), ""];
-      this.bars.replaceChildren(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Groups" },
-        make("table", { class: "bars" },
-          make("thead", {}, make("tr", {}, head.map((title, at) => make("th", { scope: "col", class: at && title ? "n" : null }, title)))),
-          make("tbody", {}, rows.map(row => make("tr", {},
-            make("td", {}, label(row)), make("td", { class: "n" }, count(row.count)),
-            numbers.map(([, key]) => make("td", { class: "n" }, row.dur_count ? duration(row[key]) : "–")),
-            make("td", { class: "track" }, bar(row))))))));
+      const { rows, skipped, notes } = await query(this.id, { ...this.question(), ...question }, signal);
+      const isCut = this.view === "groups" && rows.length > GROUPS_MAX;
+      const shown = isCut ? rows.slice(0, GROUPS_MAX) : rows;
+      const number = isCut ? `the ${count(GROUPS_MAX)} largest groups, there are more` : `${count(rows.length)} groups`;
+      this.say([rows.length ? number : "No event matches.", ...notes].join(" · "), skipped);
+      this.drawGroups(shown, fields);
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (signal.aborted) return;
       this.bars.replaceChildren();
-      this.note.textContent = error.message;
-      this.note.className = "rows-note bad";
+      this.fault(error, () => this.reset());
     }
   }
+
+  drawGroups(rows, fields) {
+    const isGroups = this.view === "groups";
+    const most = Math.max(...rows.map(row => Number(row.count)), 1);
+    const cell = (row, field) => isGroups ? String(row[field] ?? row[field.replaceAll("`", "")] ?? "–") : `from ${duration(row[field])}`;
+    const bar = row => {
+      const fill = make("span", { class: "fillbar" });
+      fill.style.width = `${100 * Number(row.count) / most}%`;
+      return fill;
+    };
+    const numbers = isGroups ? [["Sum", "dur_sum"], ["p50", "dur_p50"], ["p99", "dur_p99"], ["Max", "dur_max"]] : [];
+    const head = [
+      ...(isGroups ? fields : ["Duration"]).map(title => make("th", { scope: "col" }, title)),
+      ...["Events", ...numbers.map(([title]) => title)].map(title => make("th", { scope: "col", class: "n" }, title)),
+      make("td", {}),
+    ];
+    this.bars.replaceChildren(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Groups" },
+      make("table", { class: "bars" },
+        make("thead", {}, make("tr", {}, head)),
+        make("tbody", {}, rows.map(row => make("tr", {},
+          fields.map(field => make("td", {}, cell(row, field))), make("td", { class: "n" }, count(row.count)),
+          numbers.map(([, key]) => make("td", { class: "n" }, row.dur_count ? duration(row[key]) : "–")),
+          make("td", { class: "track" }, bar(row))))))));
+  }
+}
+
+/** The fields of a list; names in backquotes may contain commas. */
+export function fieldsOf(text) {
+  const fields = text.match(/(?:`[^`]*`|[^,`])+/g) || [];
+  const names = fields.map(each => each.trim()).filter(Boolean);
+  return names.length ? names : ["name"];
 }
 
 const isNumber = name => name === "ts" || name === "dur" ? "n" : null;

@@ -1,26 +1,30 @@
 // The state of the server, retention, and the trace of its I/O.
 
-import { change, get } from "./api.js";
+import { change, download, send } from "./api.js";
 import { acting, ask, button, facts, make, table } from "./dom.js";
 import { bytes, count, date, duration } from "./units.js";
 
-export async function showServer(main) {
+/** What the server says of its readiness; while it is not ready, a problem document. */
+export async function readiness(signal) {
+  const response = await send("/readyz", { accept: [503], signal });
+  return { isReady: response.ok, ...await response.json() };
+}
+
+export async function showServer(view) {
   const [ready, retention, trace] = await Promise.all([
-    fetch("/readyz").then(response => response.json()), get("/retention"), get("/io-trace"),
+    readiness(view.signal), view.get("/retention"), view.get("/io-trace"),
   ]);
-  main.replaceChildren(
+  const again = () => showServer(view);
+  view.show(
     make("h1", {}, "Server"),
     facts([
-      ["Status", ready.status],
-      ["Disk", ready.disk_total_bytes === undefined ? null : `${bytes(ready.disk_free_bytes)} of ${bytes(ready.disk_total_bytes)} free`],
+      ["Status", ready.isReady ? ready.status : ready.detail || ready.title],
+      ["Disk", ready.disk_total_bytes == null ? null : `${bytes(ready.disk_free_bytes)} of ${bytes(ready.disk_total_bytes)} free`],
       ["Failed storages", count(ready.failed_storages)],
       ["Storages with a poisoned writer", count(ready.poisoned_storages)],
       ["Ended tasks", ready.ended_tasks?.join(", ") || "none"],
     ]),
-    (ready.failures || []).length
-      ? table([["Storage", one => make("a", { href: `#/storage/${one.id || one.storage}` }, one.name || one.id || one.storage)],
-        ["Why", one => one.failure || one.reason || ""]], ready.failures, "Failed storages")
-      : null,
+    failedStorages(ready),
     make("h2", {}, "Retention"),
     facts([
       ["Oldest age", retention.age_seconds_max ? duration(retention.age_seconds_max * 1e9) : "no limit"],
@@ -35,13 +39,25 @@ export async function showServer(main) {
       ["Bytes", bytes(trace.bytes)], ["Started (UTC)", date(trace.started)],
     ]),
     make("div", { class: "bar" },
-      trace.state === "off"
-        ? button("Trace I/O …", () => startTrace(() => showServer(main)))
-        : button("Stop tracing", acting(async () => { await change("POST", "/io-trace/stop"); await showServer(main); })),
+      trace.state === "running"
+        ? button("Stop tracing", acting(async () => { await change("POST", "/io-trace/stop"); await again(); }))
+        : button("Trace I/O …", () => startTrace(again)),
       trace.storage ? make("a", { href: `#/storage/${trace.storage}` }, "its storage") : null),
     make("h2", {}, "Links"),
-    make("p", {}, make("a", { href: "/docs" }, "API"), " · ", make("a", { href: "/openapi.json" }, "openapi.json"), " · ",
-      make("a", { href: "/metrics" }, "metrics")));
+    make("p", {}, make("a", { href: "docs" }, "API"), " · ", make("a", { href: "openapi.json" }, "openapi.json"), " · ",
+      button("metrics", acting(() => download("/metrics", "metrics.txt", 0)), { class: "link" })));
+}
+
+function failedStorages({ failed_storages: failed, failures }) {
+  if (!failures?.length) {
+    return failed ? make("p", { class: "faint" }, "A token of a reader shows which storages failed, and why.") : null;
+  }
+  const listed = table([
+    ["Storage", one => make("a", { href: `#/storage/${one.storage}` }, one.storage)],
+    ["Why", one => one.reason],
+  ], failures, "Failed storages");
+  return failed > failures.length
+    ? make("div", {}, listed, make("p", { class: "faint" }, `The first ${count(failures.length)} are shown.`)) : listed;
 }
 
 function startTrace(done) {

@@ -1,55 +1,63 @@
-// The page of a storage: facts, time line, query, streams.
+// The page of a storage: facts, events, streams and files.
 
-import { get, query, save, send, bodyOf } from "./api.js";
-import { acting, badge, button, empty, facts, make, say, sayError, table } from "./dom.js";
-import { bytes, count, date, duration, time } from "./units.js";
-import { QueryBox } from "./query_box.js";
-import { Results } from "./results.js";
-import { storageActions } from "./storages.js";
-import { Timeline } from "./timeline.js";
+import { Refused, download, path } from "./api.js";
+import { acting, badge, button, empty, facts, make, sayError, table } from "./dom.js";
+import { Explorer } from "./explorer.js";
+import { refresh } from "./refresh.js";
+import { storageActions } from "./storage_actions.js";
+import { bytes, count, date } from "./units.js";
 
-const PERFETTO = "https://ui.perfetto.dev";
-const FORMATS = [["ndjson", "NDJSON", "ndjson"], ["csv", "CSV", "csv"], ["arrow", "Arrow", "arrows"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "pftrace"]];
+const LIVE = ["OPEN", "RECORDING", "FINALIZING", "RECOVERING"];
 
-export async function showStorage(main, [id], signal) {
-  let storage = await get(`/storages/${id}`);
+export async function showStorage(view, [id]) {
+  let storage = null;
+  let status = null;
+  const load = async () => {
+    storage = await view.get(path`/storages/${id}`);
+    if (storage.id !== id) throw new Error("The server sent the description of something else.");
+    status = await statusOf(view, id);
+  };
   const head = make("div", {});
+  const events = new Events(view);
   const draw = async () => {
-    const focused = document.activeElement?.textContent;
-    const status = await get(`/storages/${storage.id}/status`).catch(() => null);
-    head.replaceChildren(...headOf(storage, status, reload));
-    [...head.querySelectorAll("button")].find(each => each.textContent === focused && focused)?.focus();
+    view.title = nameOf(storage);
+    refresh(head, ...headOf(storage, status), storageActions(() => storage, reload));
+    await events.follow(storage);
   };
   const reload = async () => {
-    storage = await get(`/storages/${id}`);
-    document.title = `${storage.name || storage.id} · Tracehold`;
+    await load();
     await draw();
   };
-  main.replaceChildren(head);
-  await reload();
-  const range = await rangeOf(storage, signal);
-  if (!range) {
-    main.append(empty("No events with a time yet. Push a trace: ",
-      make("code", {}, `tracehold push --storage ${storage.name || storage.id} PATH`)));
-  } else {
-    main.append(explore(storage, range, signal));
-  }
-  main.append(details(storage, signal));
-  const timer = setInterval(() => {
-    const live = ["OPEN", "RECORDING", "FINALIZING", "RECOVERING"].includes(storage.state);
-    if (!document.hidden && live && !document.querySelector("dialog")) reload().catch(() => {});
-  }, 2000);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  await load();
+  view.show(head, events.node);
+  await draw();
+  view.node.append(details(view, storage));
+  view.poll(2000, async () => {
+    if (LIVE.includes(storage.state)) await reload();
+  });
 }
 
-function headOf(storage, status, reload) {
-  const writing = status && ["OPEN", "RECORDING"].includes(storage.state);
+const nameOf = storage => storage.name || storage.id;
+
+async function statusOf(view, id) {
+  try {
+    return await view.get(path`/storages/${id}/status`);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    return { refusal: error.message };
+  }
+}
+
+function headOf(storage, status) {
+  const writing = status.write_status && ["OPEN", "RECORDING"].includes(storage.state);
+  const warning = (kind, ...parts) => make("p", { class: kind }, ...parts);
   return [
-    make("h1", {}, storage.name || storage.id, badge(storage.state)),
-    storage.description ? make("p", {}, storage.description) : "",
-    storage.failure ? make("p", { class: "bad" }, `Failed: ${storage.failure}. `, make("code", {}, `tracehold storage verify --repair ${storage.name || storage.id}`), " says what a repair would keep.") : "",
-    status?.damaged_places ? make("p", { class: "bad" }, `${count(status.damaged_places)} places are damaged; answers say what they leave out.`) : "",
-    status?.missing_packets ? make("p", { class: "warn" }, `${count(status.missing_packets)} packets are missing since a repair.`) : "",
+    make("h1", {}, nameOf(storage), badge(storage.state)),
+    storage.description ? make("p", {}, storage.description) : null,
+    storage.failure ? warning("bad", `Failed: ${storage.failure}. `, make("code", {}, `tracehold storage verify --repair ${nameOf(storage)}`), " says what a repair would keep.") : null,
+    status.refusal ? warning("warn", `Its write status is not known: ${status.refusal}`) : null,
+    status.damaged_places ? warning("bad", `${count(status.damaged_places)} places are damaged; answers say what they leave out.`) : null,
+    status.missing_packets ? warning("warn", `${count(status.missing_packets)} packets are missing since a repair.`) : null,
     facts([
       ["Events", count(storage.events)],
       ["As sent", bytes(storage.bytes)],
@@ -58,100 +66,77 @@ function headOf(storage, status, reload) {
       ["Lost before the agent", count(storage.lost)],
       ["Created (UTC)", date(storage.created)],
       ["Finalized (UTC)", date(storage.finalized)],
-      ...(writing ? [["Writing", `${status.write_status.toLowerCase()}, ${bytes(status.bytes_per_second)}/s, ${count(status.queued_packets)} queued`]] : []),
+      ...(writing ? [["Writing", `${status.write_status.toLowerCase()}, ${bytes(Math.round(status.bytes_per_second))}/s, ${count(status.queued_packets)} queued`]] : []),
       ...Object.entries(storage.labels).map(([name, values]) => [`Label ${name}`, [].concat(values).join(", ")]),
     ]),
-    storageActions(storage, reload),
   ];
 }
 
-/** First and last time of the events, in nanoseconds, as BigInt. */
-async function rangeOf(storage, signal) {
-  let { begin, end } = storage;
-  if (begin === null || end === null) {
-    const { rows } = await query(storage.id, { aggregate: "min:ts,max:ts" }, signal).catch(() => ({ rows: [] }));
-    begin = rows[0]?.["min:ts"] ?? null;
-    end = rows[0]?.["max:ts"] ?? null;
+/** The events of a storage. They stay as they were drawn; what came since is shown on request. */
+class Events {
+  constructor(view) {
+    this.view = view;
+    this.explorer = null;
+    this.drawn = null;
+    this.news = make("div", { class: "bar", role: "status" });
+    this.place = make("div", {});
+    this.node = make("div", {}, this.news, this.place);
   }
-  if (begin === null || end === null) return null;
-  return { begin: BigInt(begin), end: BigInt(end) + 1n };
-}
 
-function explore(storage, range, signal) {
-  const window = { ...range };
-  const question = () => ({ query: box.text || undefined, from: window.begin, to: window.end });
-  const span = make("p", { class: "faint mono", "aria-live": "polite" });
-  const results = new Results(storage.id, question, signal);
-  const timeline = new Timeline(storage.id, range, question, signal, next => {
-    Object.assign(window, next);
-    changed();
-  });
-  const box = new QueryBox(storage.id, () => changed());
-  const changed = () => {
-    span.textContent = `${time(window.begin, 1e3)} to ${time(window.end, 1e3)} UTC, ${duration(Number(window.end - window.begin))}`;
-    timeline.load(error => box.fault(error));
-    results.reset();
-  };
-  const downloads = FORMATS.map(([format, title, extension]) => button(title, acting(async () => {
-    await save(await ask(storage, question(), format), `${storage.name || storage.id}.${extension}`);
-  })));
-  const section = make("section", { "aria-label": "Events" },
-    make("h2", {}, "Events"),
-    span,
-    box.node,
-    timeline.node,
-    results.node,
-    make("h2", {}, "Selection"),
-    make("div", { class: "bar" },
-      button("Open in Perfetto", acting(() => openInPerfetto(storage, question())), { class: "main" }),
-      make("span", { class: "faint" }, "or download as"), downloads));
-  changed();
-  return section;
-}
-
-const ask = (storage, question, format) => send(`/api/v1/storages/${storage.id}/query`, {
-  method: "POST", body: bodyOf({ ...question, format }), headers: { "content-type": "application/json" },
-});
-
-/** Hands the selection to the Perfetto UI in a window of its own, which then has it without a server. */
-async function openInPerfetto(storage, question) {
-  const ui = open(PERFETTO, "_blank");
-  if (!ui) {
-    say("The browser did not open a window; allow pop-ups for this page.", { bad: true });
-    return;
+  async follow(storage) {
+    const packets = Number(storage.packets);
+    if (this.explorer) {
+      const since = packets - this.drawn;
+      refresh(this.news, since > 0
+        ? make("span", {}, `${count(since)} packets came since the events were drawn.`) : null, since > 0
+        ? button("Show new events", acting(() => this.draw(storage.id)), { class: "main" }) : null);
+    } else if (packets !== this.drawn) {
+      await this.draw(storage.id);
+    }
   }
-  const response = await ask(storage, question, "perfetto");
-  const buffer = await response.arrayBuffer();
-  const title = storage.name || storage.id;
-  await new Promise((resolve, reject) => {
-    const ping = setInterval(() => ui.closed ? end(reject, new Error("the window was closed")) : ui.postMessage("PING", PERFETTO), 100);
-    const answer = event => {
-      if (event.origin !== PERFETTO || event.data !== "PONG") return;
-      ui.postMessage({ perfetto: { buffer, title, fileName: `${title}.pftrace` } }, PERFETTO, [buffer]);
-      end(resolve);
-    };
-    const end = (then, value) => {
-      clearInterval(ping);
-      removeEventListener("message", answer);
-      then(value);
-    };
-    addEventListener("message", answer);
-    setTimeout(() => end(reject, new Error(`${PERFETTO} did not answer; download the selection as Perfetto and open it there`)), 30_000);
-  });
+
+  async draw(id) {
+    const storage = await this.view.get(path`/storages/${id}`);
+    const range = await this.rangeOf(storage);
+    this.drawn = Number(storage.packets);
+    refresh(this.news);
+    if (range && this.explorer) {
+      this.explorer.extend(range);
+    } else if (range) {
+      this.explorer = new Explorer(storage, range, this.view.signal);
+      this.place.replaceChildren(this.explorer.node);
+    } else {
+      this.place.replaceChildren(empty("No events with a time yet. Push a trace: ",
+        make("code", {}, `tracehold push --storage ${nameOf(storage)} PATH`)));
+    }
+  }
+
+  /** First and last time of the events, in nanoseconds, as BigInt. */
+  async rangeOf(storage) {
+    let { begin, end } = storage;
+    if (begin === null || end === null) {
+      const { rows } = await this.view.query(storage.id, { aggregate: "min:ts,max:ts" });
+      begin = rows[0]?.["min:ts"] ?? null;
+      end = rows[0]?.["max:ts"] ?? null;
+    }
+    if (begin === null || end === null) return null;
+    return { begin: BigInt(begin), end: BigInt(end) + 1n };
+  }
 }
 
 /** Streams and files, loaded when they are unfolded. */
-function details(storage, signal) {
+function details(view, storage) {
   const streams = lazily("Streams", async () => {
-    const { rows } = await query(storage.id, { group_by: "agent,stream,kind", aggregate: "count", derived: true }, signal);
+    const { rows } = await view.query(storage.id, { group_by: "agent,stream,kind", aggregate: "count", derived: true });
     return rows.length ? table([
       ["Agent", row => row.agent], ["Stream", row => row.stream], ["Kind", row => row.kind], ["Events", row => count(row.count), "n"],
     ], rows, "Streams") : empty("No events.");
   });
   const files = storage.state === "FINALIZED" ? lazily("Files", async () => {
-    const { files } = await get(`/storages/${storage.id}/files`);
+    const { files } = await view.get(path`/storages/${storage.id}/files`);
+    const fetchFile = file => acting(() => download(path`/storage/${storage.id}/${file.name}`, file.name, file.length));
     return table([
-      ["Name", file => make("a", { href: `/storage/${storage.id}/${file.name}`, download: file.name }, file.name)],
+      ["Name", file => button(file.name, fetchFile(file), { class: "link", title: "Download" })],
       ["Role", file => file.role], ["Bytes", file => count(file.length), "n"], ["CRC32C", file => make("code", {}, file.checksum)],
     ], files, "Files");
   }) : null;

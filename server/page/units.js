@@ -6,11 +6,16 @@ export const count = value => value === null || value === undefined ? "–" : ex
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   let size = Number(value);
-  for (const unit of ["B", "KiB", "MiB", "GiB", "TiB"]) {
-    if (size < 1024 || unit === "TiB") return unit === "B" ? `${size} B` : `${size.toPrecision(3)} ${unit}`;
+  if (size < 1024) return `${size} B`;
+  for (const unit of ["KiB", "MiB", "GiB", "TiB", "PiB"]) {
     size /= 1024;
+    // What would be rounded to 1024 belongs to the next unit.
+    if (size < 1023.5 || unit === "PiB") return `${three(size)} ${unit}`;
   }
 }
+
+/** Three digits, or all before the point if there are more. */
+const three = value => value < 9.995 ? value.toFixed(2) : value < 99.95 ? value.toFixed(1) : value.toFixed(0);
 
 const two = value => String(value).padStart(2, "0");
 
@@ -49,7 +54,7 @@ export function duration(nanos) {
   return `${trimmed(value / 86_400e9)} d`;
 }
 
-const trimmed = value => String(Number(value.toPrecision(4)));
+const trimmed = value => Math.abs(value) >= 1000 ? exact.format(Math.round(value)) : String(Number(value.toPrecision(4)));
 
 /** Round steps of time in nanoseconds, the smallest that makes at most `parts` of `span`. */
 export function step(span, parts) {

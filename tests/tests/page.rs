@@ -1,13 +1,24 @@
 //! The page of the server, used in a browser as a person would: Chromium of Debian, driven by
-//! Node.js.
+//! Node.js; and its arithmetic in Node.js alone.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::{Request, Server, page_node_modules, run_tracehold, without};
+use harness::{
+    Agent, Request, Server, Settings, openapi_node_modules, page_node_modules, run_tracehold,
+    without,
+};
+use serde_json::{Value, json};
 
-#[test]
-fn the_page_does_what_people_need() {
+use crate::queries::{push, settings, wait_for_indexes};
+use crate::repair::damaged;
+
+/// A time in microseconds, as DFTracer writes it.
+const BEGIN_US: u64 = 1_700_000_000_000_000;
+
+/// Runs a script on what it is given, in a browser if there is one.
+fn drive(script: &str, mut given: Value) {
     let Some(modules) = page_node_modules() else {
         return;
     };
@@ -15,23 +26,210 @@ fn the_page_does_what_people_need() {
         without("chromium");
         return;
     }
-    let (_folder, server, mut api) = Server::fresh();
-    let storage = api.create_storage("first");
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
-    let trace = data.join("trace-0-of-1.pfw.gz");
-    let push = ["push", "--server", &server.url(), "--storage", "first"];
-    let mut arguments: Vec<String> = push.iter().map(ToString::to_string).collect();
-    arguments.push(trace.to_string_lossy().into_owned());
-    assert!(run_tracehold(&arguments).status.success());
-    let used = Command::new("node")
-        .arg(data.join("page.mjs"))
-        .args([server.url(), storage])
-        .arg(modules.join("../../../page"))
-        .env("PAGE_MODULES", modules)
-        .output()
-        .unwrap();
+    given["pictures"] = json!(modules.join("../../../page"));
+    run_node(
+        script,
+        &[
+            ("PAGE_MODULES", &modules.to_string_lossy()),
+            ("PAGE_GIVEN", &given.to_string()),
+        ],
+    );
+}
+
+fn run_node(script: &str, environment: &[(&str, &str)]) {
+    let script = data().join("page").join(script);
+    let mut node = Command::new("node");
+    let used = node.arg(script).envs(environment.iter().copied()).output();
+    let used = used.unwrap();
     let text = [used.stdout, used.stderr].concat();
     assert!(used.status.success(), "{}", String::from_utf8_lossy(&text));
+}
+
+fn data() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("data")
+}
+
+/// The modules of the page in a folder, as Node.js wants them.
+fn modules_of_the_page() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/page");
+    for file in fs::read_dir(page).unwrap() {
+        let path = file.unwrap().path();
+        fs::copy(&path, folder.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let package = folder.path().join("package.json");
+    fs::write(package, "{\"type\": \"module\"}").unwrap();
+    folder
+}
+
+/// An event of DFTracer.
+fn event(id: usize, name: &str, tid: usize, offset_us: u64, arguments: &str) -> String {
+    let (name, ts) = (json!(name), BEGIN_US + offset_us);
+    format!(
+        "{{\"id\":{id},\"name\":{name},\"cat\":\"POSIX\",\"pid\":7,\"tid\":{tid},\"ts\":{ts},\"dur\":5,\
+         \"ph\":\"X\",\"args\":{{{arguments}}}}}\n"
+    )
+}
+
+/// A storage with a trace of these events, and indexes of its chunks.
+fn storage_of(server: &Server, folder: &Path, name: &str, events: &str) -> String {
+    let path = folder.join(format!("{name}.pfw"));
+    fs::write(&path, format!("[\n{events}")).unwrap();
+    let mut api = server.api();
+    let storage = api.create_storage(name);
+    push(server, &storage, &path, "65536");
+    api.finalize(&storage);
+    wait_for_indexes(server, &storage);
+    storage
+}
+
+/// A server with the storage `first`, which has a real trace.
+fn with_trace(config: &str) -> (tempfile::TempDir, Server, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::with_config(config));
+    let storage = server.api().create_storage("first");
+    push(
+        &server,
+        "first",
+        &data().join("trace-0-of-1.pfw.gz"),
+        "1048576",
+    );
+    (folder, server, storage)
+}
+
+#[test]
+fn the_page_does_what_people_need() {
+    let (_folder, server, storage) = with_trace("");
+    drive(
+        "views.mjs",
+        json!({ "server": server.url(), "storage": storage }),
+    );
+}
+
+#[test]
+fn the_page_shows_what_the_server_says_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &settings());
+    let repaired = damaged(&mut server, "repaired");
+    let repair = format!("/storages/{repaired}/verify?repair=confirm");
+    server.api().done("POST", &repair, None);
+
+    let mut large = String::new();
+    for id in 0..20_000 {
+        let name = format!("operation {}", id % 50);
+        large += &event(id, &name, 1, id as u64 * 100, "");
+    }
+    let large = storage_of(&server, folder.path(), "large", &large);
+
+    let mut names: Vec<String> = (0..150).map(|number| format!("n{number}")).collect();
+    names.extend(["C:\\x", "say \"hi\"", "fraction"].map(str::to_owned));
+    let values = [
+        "0.3333333333333333",
+        "1.4142135623730951",
+        "12345678901234567",
+    ];
+    let [third, root, long] = values;
+    let mut odd = String::new();
+    for id in 0..names.len() * 4 {
+        let arguments = format!("\"third\":{third},\"root\":{root},\"long\":{long}");
+        odd += &event(
+            id,
+            &names[id % names.len()],
+            id % 60,
+            id as u64 * 10,
+            &arguments,
+        );
+    }
+    let odd = storage_of(&server, folder.path(), "odd", &odd);
+    drive(
+        "answers.mjs",
+        json!({
+            "server": server.url(), "large": large, "odd": odd, "repaired": repaired,
+            "names": names, "values": values,
+        }),
+    );
+}
+
+#[test]
+fn the_page_follows_what_changes() {
+    let (_folder, server, storage) = with_trace("");
+    let mut api = server.api();
+    Agent::register(&mut api, "host");
+    Agent::declare_stream(&mut api, "host", "late", "dft", "none");
+    let agent = Agent::new(&storage, "host", "late");
+    let mut bodies = Vec::new();
+    for id in 0..3 {
+        bodies.push(event(id, "late", 1, 10_000_000_000, ""));
+    }
+    drive(
+        "work.mjs",
+        json!({
+            "server": server.url(), "storage": storage,
+            "push": { "path": agent.path(), "bodies": bodies },
+        }),
+    );
+}
+
+#[test]
+fn the_page_works_with_a_token_a_share_and_a_proxy() {
+    let (folder, mut server, storage) = with_trace("");
+    let failed = damaged(&mut server, "failed");
+    let mut api = server.api();
+    api.finalize(&storage);
+    let files = api.files(&storage);
+    let file = &files.iter().find(|file| file.1 == "data").unwrap().0;
+    let run = |words: &[&str]| {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let used = run_tracehold(&words);
+        let errors = String::from_utf8_lossy(&used.stderr).into_owned();
+        assert!(used.status.success(), "{words:?}: {errors}");
+        String::from_utf8(used.stdout).unwrap().trim().to_owned()
+    };
+    let url = server.url();
+    let at = ["--server", &url];
+    let create = ["token", "create", "--name", "n", "--role"];
+    let operator = run(&[&create[..], &["operator"], &at].concat());
+    let with_token = [&at[..], &["--token", &operator]].concat();
+    let reader = run(&[&create[..], &["reader"], &with_token].concat());
+    let share = ["storage", "share", "first", "--expires", "1h"];
+    let share = run(&[&share[..], &with_token].concat());
+
+    let other = folder.path().join("behind");
+    fs::create_dir(&other).unwrap();
+    let proxy = "[access]\nproxy_user_header = \"X-User\"\nproxy_addresses = \"127.0.0.1\"\n\
+                 proxy_user_roles = \"ada=operator\"\n";
+    let behind = Server::start(&other, &Settings::with_config(proxy));
+    drive(
+        "callers.mjs",
+        json!({
+            "server": url, "storage": storage, "failed": failed, "file": file,
+            "operator": operator, "reader": reader, "share": share, "behindProxy": behind.url(),
+        }),
+    );
+}
+
+#[test]
+fn the_arithmetic_of_the_page_is_exact() {
+    if page_node_modules().is_none() {
+        return;
+    }
+    let folder = modules_of_the_page();
+    let folder = folder.path().to_string_lossy();
+    run_node("arithmetic.mjs", &[("PAGE_FOLDER", &folder)]);
+}
+
+#[test]
+fn every_name_in_the_page_is_defined_and_used() {
+    let Some(modules) = openapi_node_modules() else {
+        return;
+    };
+    let folder = modules_of_the_page();
+    let folder = folder.path().to_string_lossy();
+    let modules = modules.to_string_lossy();
+    run_node(
+        "names.mjs",
+        &[("PAGE_FOLDER", &folder), ("PAGE_MODULES", &modules)],
+    );
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io_trace::Cause;
 use query_engine::{
-    Cancel, Limits, ReadError, Report, Skipped, StorageSet, StoredLeaf, count,
-    derived_note, field_columns, group_by, list_fields, without_derived, write_rows,
+    Cancel, Limits, ReadError, Report, Skipped, StorageSet, StoredLeaf, count, derived_note,
+    field_columns, group_by, list_fields, without_derived, write_rows,
 };
 use row_formats::{Columns, Format, write_groups};
 use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
@@ -376,7 +376,7 @@ impl QueryTask {
         if let Some(line) = self.last_line(&report, &summary, &unused) {
             self.out.write(line.as_bytes()).map_err(ReadError::Output)?;
         }
-        self.out.end(&summary).map_err(ReadError::Output)?;
+        self.out.end(&summary)?;
         let is_found = report.matched > 0 || self.question.result == ResultKind::Count;
         let is_plain = report.is_complete() && is_found && report.rows > 0;
         let is_plain = is_plain && summary.notes.is_empty();
@@ -489,8 +489,7 @@ impl QueryTask {
             ResultKind::Groups(spec) => {
                 let (groups, report) = group_by(sources, request, spec, self.limits)?;
                 let mut report = with_missing(report);
-                out.announce(&Summary::of(&report))
-                    .map_err(ReadError::Output)?;
+                out.announce(&Summary::of(&report))?;
                 let notes = write_groups(
                     *format,
                     &spec.columns()?,
@@ -542,19 +541,19 @@ impl PieceWriter {
     }
 
     /// Sends the summary before the first piece.
-    fn announce(&self, summary: &Summary) -> io::Result<()> {
+    fn announce(&self, summary: &Summary) -> Result<(), ReadError> {
         if self.has_sent {
             return Ok(());
         }
         let summary = Message::Summary(summary.clone());
         let sent = self.sender.blocking_send(summary);
-        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        sent.map_err(|_| ReadError::Output(io::ErrorKind::BrokenPipe.into()))
     }
 
     /// Sends the remaining bytes, after the summary if nothing was sent yet.
-    fn end(&mut self, summary: &Summary) -> io::Result<()> {
+    fn end(&mut self, summary: &Summary) -> Result<(), ReadError> {
         self.announce(summary)?;
-        self.flush()
+        self.flush().map_err(ReadError::Output)
     }
 }
 

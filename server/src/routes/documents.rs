@@ -38,18 +38,27 @@ const FILES: &[File] = files! {
     "docs.css" CSS;
     "agents.js" SCRIPT;
     "api.js" SCRIPT;
+    "completion.js" SCRIPT;
     "docs.js" SCRIPT;
     "dom.js" SCRIPT;
+    "drawing.js" SCRIPT;
+    "explorer.js" SCRIPT;
+    "intervals.js" SCRIPT;
     "jobs.js" SCRIPT;
+    "json.js" SCRIPT;
     "main.js" SCRIPT;
+    "perfetto.js" SCRIPT;
     "query_box.js" SCRIPT;
     "recordings.js" SCRIPT;
+    "refresh.js" SCRIPT;
     "results.js" SCRIPT;
     "server.js" SCRIPT;
     "storage.js" SCRIPT;
+    "storage_actions.js" SCRIPT;
     "storages.js" SCRIPT;
     "timeline.js" SCRIPT;
     "units.js" SCRIPT;
+    "view.js" SCRIPT;
 };
 
 struct File {

@@ -1,0 +1,99 @@
+// The pictures of the time line.
+
+import { floor } from "./intervals.js";
+import { count, step, time, timeOfDay } from "./units.js";
+
+const AXIS = 20;
+export const LANE = 17;
+export const LANES_MAX = 40;
+
+/** A canvas in device pixels, with a height in pixels of the page. */
+export function surface(canvas, height) {
+  const width = canvas.clientWidth || canvas.parentNode.clientWidth;
+  const scale = devicePixelRatio || 1;
+  if (canvas.width !== Math.round(width * scale) || canvas.height !== Math.round(height * scale)) {
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    canvas.style.height = `${height}px`;
+  }
+  const paint = canvas.getContext("2d");
+  paint.setTransform(scale, 0, 0, scale, 0, 0);
+  paint.clearRect(0, 0, width, height);
+  return { paint, width, height };
+}
+
+/** Events in intervals as bars, with an axis and the part that is being selected. */
+export function drawDensity({ paint, width, height }, data, { begin, span, every }, theme, drag) {
+  const ground = height - AXIS;
+  const perNano = width / span;
+  for (const [at, bucket] of data.buckets) {
+    const x = (at * every - data.shift) * perNano;
+    const w = Math.max(every * perNano - 0.5, 1);
+    let y = ground;
+    bucket.parts.forEach((part, group) => {
+      if (!part) return;
+      const h = part / data.most * (ground - 18);
+      paint.fillStyle = data.groups[group].colour;
+      paint.fillRect(x, y - h, w, h);
+      y -= h;
+    });
+  }
+  paint.strokeStyle = theme.line;
+  paint.fillStyle = theme.text;
+  paint.font = "11px system-ui, sans-serif";
+  paint.beginPath();
+  paint.moveTo(0, ground + .5);
+  paint.lineTo(width, ground + .5);
+  const tick = step(span, Math.max(width / 130, 2));
+  const first = floor(begin + BigInt(tick) - 1n, BigInt(tick));
+  for (let at = first; at < begin + BigInt(Math.floor(span)); at += BigInt(tick)) {
+    const x = Math.round(Number(at - begin) * perNano) + .5;
+    paint.moveTo(x, ground);
+    paint.lineTo(x, ground + 4);
+    const text = tick >= 86_400e9 ? time(at, 1e9).slice(0, 10) : timeOfDay(at, tick);
+    if (x + paint.measureText(text).width < width) paint.fillText(text, x + 3, height - 6);
+  }
+  paint.stroke();
+  paint.fillText(`${count(data.most)} events`, 4, 12);
+  if (drag) {
+    const [from, to] = drag;
+    paint.fillStyle = "#8886";
+    paint.fillRect(Math.min(from, to) * width, 0, Math.abs(to - from) * width, height);
+  }
+}
+
+/** Slices in their lanes; returns where each one is. */
+export function drawSlices({ paint, width }, { lanes }, { span }, theme, colourOf) {
+  const perNano = width / span;
+  const boxes = [];
+  let top = 2;
+  paint.font = "11px system-ui, sans-serif";
+  for (const lane of lanes) {
+    if (top >= LANES_MAX * LANE) break;
+    paint.strokeStyle = theme.line;
+    paint.beginPath();
+    paint.moveTo(0, top + .5);
+    paint.lineTo(width, top + .5);
+    paint.stroke();
+    for (const { event, start, end, depth } of lane.slices) {
+      const box = { x: start * perNano, y: top + depth * LANE + 1, w: Math.max((end - start) * perNano, 1), event };
+      if (box.y >= LANES_MAX * LANE) continue;
+      paint.fillStyle = colourOf(event);
+      paint.fillRect(box.x, box.y, box.w, LANE - 3);
+      if (box.w > 40) {
+        paint.save();
+        paint.beginPath();
+        paint.rect(box.x, box.y, box.w - 3, LANE);
+        paint.clip();
+        paint.fillStyle = "#fff";
+        paint.fillText(String(event.name ?? ""), Math.max(box.x, 0) + 3, box.y + 11);
+        paint.restore();
+      }
+      boxes.push(box);
+    }
+    paint.fillStyle = theme.text;
+    paint.fillText(lane.title, 4, top + 12);
+    top += lane.ends.length * LANE;
+  }
+  return boxes;
+}

@@ -1,0 +1,65 @@
+// The events of a storage: query, time line, table, and what can be done with the selection.
+
+import { answer, save } from "./api.js";
+import { acting, button, make } from "./dom.js";
+import { openInPerfetto } from "./perfetto.js";
+import { QueryBox } from "./query_box.js";
+import { Results } from "./results.js";
+import { Timeline } from "./timeline.js";
+import { duration, time } from "./units.js";
+
+/** Name of a format in the API and for people, and the end of its files. */
+const FORMATS = [["ndjson", "NDJSON", "ndjson"], ["csv", "CSV", "csv"], ["arrow", "Arrow", "arrows"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "pftrace"]];
+
+export class Explorer {
+  /** `range` is the first and last time of the events. */
+  constructor(storage, range, signal) {
+    this.window = { ...range };
+    this.span = make("p", { class: "faint mono", "aria-live": "polite" });
+    const window = () => ({ from: this.window.begin, to: this.window.end });
+    const question = () => ({ query: this.box.text || undefined, ...window() });
+    this.box = new QueryBox(storage.id, { window, signal, run: () => this.changed() });
+    this.results = new Results(storage.id, question, signal);
+    this.timeline = new Timeline(storage.id, range, {
+      question, signal, zoom: part => this.zoom(part), failed: error => this.box.fault(error),
+    });
+    const title = storage.name || storage.id;
+    const downloads = FORMATS.map(([format, name, extension]) => button(name, acting(async () => {
+      await save(await answer(storage.id, { ...question(), format }), `${title}.${extension}`);
+    })));
+    const perfetto = () => openInPerfetto(title, () => answer(storage.id, { ...question(), format: "perfetto" }));
+    this.node = make("section", { "aria-label": "Events" },
+      make("h2", {}, "Events"),
+      this.span,
+      this.box.node,
+      this.timeline.node,
+      this.results.node,
+      make("h2", {}, "Selection"),
+      make("div", { class: "bar" },
+        button("Open in Perfetto", acting(perfetto), { class: "main" }),
+        make("span", { class: "faint" }, "or download as"), downloads));
+    this.changed();
+  }
+
+  /** Selects another part of time. */
+  zoom(part) {
+    this.window = { ...part };
+    this.changed();
+  }
+
+  /** The storage has other events now. A selected part of time stays selected. */
+  extend(range) {
+    const { whole } = this.timeline;
+    const wasWhole = this.window.begin === whole.begin && this.window.end === whole.end;
+    this.timeline.whole = range;
+    if (wasWhole) this.window = { ...range };
+    this.changed();
+  }
+
+  changed() {
+    const { begin, end } = this.window;
+    this.span.textContent = `${time(begin, 1e3)} to ${time(end, 1e3)} UTC, ${duration(Number(end - begin))}`;
+    this.timeline.load();
+    this.results.reset();
+  }
+}

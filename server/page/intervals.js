@@ -1,0 +1,60 @@
+// Events as intervals and lanes: the arithmetic of the time line.
+
+import { count } from "./units.js";
+
+const GROUPS_SHOWN = 9;
+/** Distinguishable for colour-blind readers in light and dark (after Okabe and Ito). */
+const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a500", "#7a68a6", "#4c8c6b"];
+export const OTHER = "#8a8f98";
+
+/** Buckets by their number since the first one, and the groups by size. */
+export function stack(rows, by, begin, every) {
+  const first = floor(begin, BigInt(every));
+  const sums = new Map();
+  for (const row of rows) {
+    const name = String(row[by] ?? "–");
+    sums.set(name, (sums.get(name) || 0) + Number(row.count));
+  }
+  const sorted = [...sums].sort((one, other) => other[1] - one[1]);
+  const groups = sorted.slice(0, GROUPS_SHOWN).map(([name, total], at) => ({ name, total, colour: COLOURS[at] }));
+  const rest = sorted.slice(GROUPS_SHOWN).reduce((sum, [, total]) => sum + total, 0);
+  const places = new Map(groups.map((group, at) => [group.name, at]));
+  if (rest) groups.push({ name: `${count(sorted.length - GROUPS_SHOWN)} others`, total: rest, colour: OTHER });
+  const buckets = new Map();
+  for (const row of rows) {
+    if (row.ts === null || row.ts === undefined) continue;
+    const at = Number((BigInt(row.ts) - first) / BigInt(every));
+    let bucket = buckets.get(at);
+    if (!bucket) buckets.set(at, bucket = { total: 0, parts: new Array(groups.length).fill(0) });
+    bucket.parts[places.get(String(row[by] ?? "–")) ?? groups.length - 1] += Number(row.count);
+    bucket.total += Number(row.count);
+  }
+  const most = Math.max(...[...buckets.values()].map(bucket => bucket.total), 1);
+  const total = [...sums.values()].reduce((sum, each) => sum + each, 0);
+  return { groups, buckets, most, total, shift: Number(begin - first) };
+}
+
+export function floor(value, by) {
+  const rest = value % by;
+  return value - (rest < 0n ? rest + by : rest);
+}
+
+/** Slices by process and thread, nested ones below the one that they are in. */
+export function lanesOf(rows, begin) {
+  const lanes = new Map();
+  for (const event of rows) {
+    if (event.ts === null || event.ts === undefined) continue;
+    const title = event.pid === undefined && event.tid === undefined
+      ? event.stream || "events" : `${event.pid ?? "–"} / ${event.tid ?? event.pid ?? "–"}`;
+    const start = Number(BigInt(event.ts) - begin);
+    const end = start + Number(event.dur ?? 0);
+    let lane = lanes.get(title);
+    if (!lane) lanes.set(title, lane = { title, ends: [], slices: [] });
+    let depth = lane.ends.findIndex(last => last <= start);
+    if (depth < 0) depth = lane.ends.push(0) - 1;
+    lane.ends[depth] = Math.max(end, start + 1);
+    lane.slices.push({ event, start, end, depth });
+  }
+  const sorted = [...lanes.values()].sort((one, other) => one.title.localeCompare(other.title, "en", { numeric: true }));
+  return { lanes: sorted, rows: sorted.reduce((sum, lane) => sum + lane.ends.length, 0) };
+}
