@@ -35,6 +35,11 @@ pub fn openapi_python() -> Option<PathBuf> {
     peer_python("openapi")
 }
 
+/// Python with what the Python client gives results to, and what checks its types and style.
+pub fn python_client_python() -> Option<PathBuf> {
+    peer_python("python-client")
+}
+
 /// The modules of Node.js that generate types from OpenAPI documents and compile TypeScript.
 pub fn openapi_node_modules() -> Option<PathBuf> {
     node_modules("openapi-typescript")

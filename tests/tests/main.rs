@@ -45,6 +45,7 @@ mod packet_times;
 mod page;
 mod provenance;
 mod proxies;
+mod python_client;
 mod queries;
 mod random_arithmetic;
 mod random_queries;

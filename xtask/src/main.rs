@@ -23,6 +23,7 @@ mod power;
 mod process;
 mod suite;
 mod tidy;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,8 @@ cargo xtask JOB
   power [--states N] [--seed S] [--seconds T]
                             check disks as a power cut may leave them (200)
   fuzz [NAME [SECONDS]]     run a fuzz target (60 s), or list them
+  wheel [--profile NAME]    build the Python client and a wheel with the program tracehold (dist), and
+                            try both in an empty environment
 ";
 
 fn main() -> ExitCode {
@@ -75,6 +78,7 @@ fn run(arguments: &[String]) -> Outcome {
         "power" => power::run_job(rest),
         "fault" => fault::run_job(rest),
         "fuzz" => fuzz::run_job(rest),
+        "wheel" => wheel::run_job(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
             Ok(())

@@ -76,6 +76,26 @@ const TABLES: Peer = Peer {
     module: "duckdb, perfetto, pyarrow",
 };
 
+/// What the Python client gives results to, and what checks its types, its style and its notebooks.
+const PYTHON_CLIENT: Peer = Peer {
+    name: "python-client",
+    packages: &[
+        "dask[dataframe]==2026.8.0",
+        "duckdb==2.0.0",
+        "hatchling==1.33.0",
+        "ipykernel==7.4.0",
+        "mypy==2.4.1",
+        "nbclient==0.11.0",
+        "pandas==3.1.1",
+        "pandas-stubs==3.1.0.261029",
+        "polars==2.1.0",
+        "pyarrow==26.0.1",
+        "pytest==9.2.0",
+        "ruff==0.17.6",
+    ],
+    module: "duckdb, hatchling, mypy, nbclient, pytest, ruff",
+};
+
 /// A validator of the OpenAPI document, a program that sends generated requests, and a generator of
 /// clients.
 const OPENAPI: Peer = Peer {
@@ -114,7 +134,7 @@ fn install_peers() -> Outcome {
         .map(|failure| failure.to_string())
         .into_iter()
         .collect();
-    for peer in [OPENTELEMETRY, TABLES, OPENAPI] {
+    for peer in [OPENTELEMETRY, TABLES, OPENAPI, PYTHON_CLIENT] {
         if !install::ensure_peer(peer) {
             missing.push(format!("cannot install {} for Python", peer.name));
         }
