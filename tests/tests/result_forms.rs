@@ -399,6 +399,7 @@ fn estimates_say_so_before_and_in_the_result() {
         let answer = api.call("POST", &path, Some(&body));
         let case = format!("{format} {every}");
         let notes = answer.header("tracehold-notes").unwrap_or_default();
+        let notes = notes.to_owned();
         assert!(notes.contains("estimate"), "{case}: {notes:?}");
         if has_line {
             let text = String::from_utf8(answer.body).unwrap();
