@@ -38,6 +38,7 @@ mod labels;
 mod many_agents;
 mod memory_bombs;
 mod model;
+mod monitoring;
 mod mounted;
 mod operation;
 mod otlp_grpc;

@@ -39,6 +39,11 @@ const PEERS: &[Tool] = &[
         needed_for: "the page in a browser",
     },
     Tool {
+        program: "promtool",
+        from: Origin::Apt(&["prometheus"]),
+        needed_for: "alert rules and the names of metrics",
+    },
+    Tool {
         program: "unzip",
         from: Origin::Apt(&["unzip"]),
         needed_for: "reading archives",
