@@ -49,6 +49,9 @@ def test_lists_are_filtered(server: tracehold.Server, thousand: tracehold.Storag
     assert [storage.id for storage in server.storages(name="thousand")] == [thousand.id]
     with pytest.raises(tracehold.RefusedError):
         list(server.storages(labels=["nosuchtype:1"]))
+    oldest = [storage.id for storage in server.storages()]
+    assert [storage.id for storage in server.storages(order="newest")] == oldest[::-1]
+    assert [storage.id for storage in server.storages(search="OUSAN")] == [thousand.id]
 
 
 def page(names: list[str], following: str | None) -> bytes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal
 
 from . import _html
 from ._errors import BusyError, NotFoundError, ResponseError
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ._times import Time
 
 _PAGE_ITEMS = 1000
+_SHOWN_STORAGES = 50
 
 
 class Server:
@@ -39,12 +41,15 @@ class Server:
         state: str | None = None,
         name: str | None = None,
         labels: Iterable[str] = (),
+        search: str | None = None,
+        order: Literal["oldest", "newest"] | None = None,
     ) -> Iterator[Storage]:
-        """Yield storages, the oldest first, as pages of the list arrive.
+        """Yield storages, by default the oldest first, as pages of the list arrive.
 
         A label is `type`, `type:value`, or a comparison such as `rating>=4`; all must match.
+        `search` is a text that is in the id, name or description.
         """
-        parameters = {"state": state, "name": name}
+        parameters = {"state": state, "name": name, "search": search, "order": order}
         repeated = [("label", label) for label in labels]
         for items, _ in self.pages(api("storages"), parameters, repeated):
             for item in items:
@@ -155,8 +160,12 @@ class Server:
 
     def _repr_html_(self) -> str:
         columns = ["name", "id", "state", "packets", "events", "bytes", "created"]
-        rows = [[item.document.get(column) for column in columns] for item in self.storages()]
-        return _html.table(columns, rows, self.settings.shown_url)
+        newest = islice(self.storages(order="newest"), _SHOWN_STORAGES)
+        rows = [[item.document.get(column) for column in columns] for item in newest]
+        caption = self.settings.shown_url
+        if len(rows) == _SHOWN_STORAGES:
+            caption += f": the newest {_SHOWN_STORAGES} storages"
+        return _html.table(columns, rows, caption)
 
 
 def connect(
