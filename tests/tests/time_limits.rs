@@ -1,9 +1,9 @@
 //! The limits `--from` and `--to` of queries mean the same everywhere, or are refused.
 
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use harness::Server;
+use harness::{Api, Server};
 use serde_json::json;
 
 use crate::queries::{mount, push, run, settings};
@@ -90,11 +90,24 @@ fn a_limit_without_a_unit_is_refused_where_units_differ() {
     let mut body = json!({ "from": us, "count": true });
     assert_eq!(api.done("POST", &path, Some(&body))["count"], 3);
     body["bare_times"] = json!(["from"]);
-    let refused = api.refused("POST", &path, Some(&body));
-    assert_eq!(
-        (refused.status, refused.code.as_str()),
-        (400, "query_malformed")
-    );
+    let check_refused = |api: &mut Api| {
+        let refused = api.refused("POST", &path, Some(&body));
+        let found = (refused.status, refused.code.as_str());
+        assert_eq!(found, (400, "query_malformed"));
+    };
+    check_refused(&mut api);
+    // Nor is it counted from a cached result.
+    api.finalize(&storage);
+    let plain = json!({ "from": us, "count": true });
+    let begin = Instant::now();
+    while api.metric("tracehold_query_cached_total") == 0.0 {
+        assert_eq!(api.done("POST", &path, Some(&plain))["count"], 3);
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "it is not cached"
+        );
+    }
+    check_refused(&mut api);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use io_trace::Cause;
 use query_engine::{
-    Cancel, Limits, ReadError, Report, Skipped, StorageSet, StoredLeaf, count, derived_note,
-    field_columns, group_by, list_fields, without_derived, write_rows,
+    BareTimes, Cancel, Limits, ReadError, Report, Skipped, StorageSet, StoredLeaf, count,
+    derived_note, field_columns, group_by, list_fields, without_derived, write_rows,
 };
 use row_formats::{Columns, Format, write_groups};
 use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
@@ -236,7 +236,9 @@ fn cache_key(
         return Ok(None);
     };
     let storage = engine.storages().get(*id)?;
-    if storage.state != StorageState::Finalized || question.explain {
+    // A cached result does not know which times its trace would read in another unit.
+    let is_checked = question.request.bare_times != BareTimes::default();
+    if storage.state != StorageState::Finalized || question.explain || is_checked {
         return Ok(None);
     }
     let result = match &question.result {
