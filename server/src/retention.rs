@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use storage_core::clock::{CLOCKS_SET_NS, ClockWatch, since_boot};
 use storage_core::{LabelFilter, StorageError, StorageFilter, StorageInfo, is_held};
@@ -19,6 +19,8 @@ use crate::clock;
 use crate::config::RetentionConfig;
 
 const NS: i64 = 1_000_000_000;
+/// A plan is made anew after this time: what it considered may have changed.
+const PLAN_LASTS: Duration = Duration::from_secs(10);
 
 /// The bounds of finalized storages.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -97,10 +99,9 @@ pub(crate) fn bytes_of(storage: &StorageInfo) -> u64 {
     files.fold(0, u64::saturating_add)
 }
 
-/// What `policy` deletes of the storages of this server now.
-pub(crate) async fn plan(app: &AppState, policy: &Policy) -> Plan {
-    let mut excepted: HashSet<StorageId> = app.recorder.standing_storages().await;
-    excepted.extend(app.jobs.storages());
+/// What `policy` deletes of the storages of this server if it is `now`, ns.
+pub(crate) async fn plan(app: &AppState, policy: &Policy, now: i64) -> Plan {
+    let excepted = excepted(app).await;
     let filter = StorageFilter {
         state: Some(StorageState::Finalized),
         labels: policy
@@ -111,7 +112,14 @@ pub(crate) async fn plan(app: &AppState, policy: &Policy) -> Plan {
         ..StorageFilter::default()
     };
     let storages = app.engine.storages().list(&filter);
-    decide(policy, storages, &excepted, clock::now_ns())
+    decide(policy, storages, &excepted, now)
+}
+
+/// The storages that no policy deletes now.
+async fn excepted(app: &AppState) -> HashSet<StorageId> {
+    let mut excepted: HashSet<StorageId> = app.recorder.standing_storages().await;
+    excepted.extend(app.jobs.storages());
+    excepted
 }
 
 fn decide(
@@ -154,6 +162,28 @@ fn decide(
     }
 }
 
+/// The wall clock, and whether ages may be computed with it.
+struct Ages<R> {
+    watch: ClockWatch,
+    /// Reads the wall clock, ns, and the time since boot.
+    read: R,
+}
+
+impl<R: Fn() -> (i64, Duration)> Ages<R> {
+    fn new(read: R) -> Self {
+        let (wall, since_boot) = read();
+        let watch = ClockWatch::new(wall, since_boot);
+        Self { watch, read }
+    }
+
+    /// The time now, and whether it is trusted: of one reading, so that no age is computed with a
+    /// time that was not judged.
+    fn now(&mut self) -> (i64, bool) {
+        let (wall, since_boot) = (self.read)();
+        (wall, self.watch.is_trusted(wall, since_boot))
+    }
+}
+
 /// Deletes what the policy of the settings deletes, again and again, until the server stops.
 pub(crate) async fn enforce(app: Arc<AppState>) {
     let config = &app.config.retention;
@@ -161,34 +191,72 @@ pub(crate) async fn enforce(app: Arc<AppState>) {
     if !policy.is_on() {
         return app.draining().await;
     }
-    let mut watch = ClockWatch::new(clock::now_ns(), since_boot());
+    let mut ages = Ages::new(|| (clock::now_ns(), since_boot()));
     loop {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(config.check_seconds)) => {}
             () = app.draining() => return,
         }
-        let are_trusted = watch.is_trusted(clock::now_ns(), since_boot());
-        app.ages_trusted.store(are_trusted, Ordering::Relaxed);
-        delete_planned(&app, &policy.with_ages(are_trusted)).await;
+        let Round { plans, deleted } = delete_planned(&app, &policy, &mut ages).await;
+        tracing::debug!(plans, deleted, "retention has checked the storages");
     }
 }
 
-/// Deletes what a policy deletes. A deletion can take long, and meanwhile a job may begin to read
-/// the next storage, or somebody takes its label away: what is next is decided after each.
-async fn delete_planned(app: &AppState, policy: &Policy) {
+/// What happened at one check.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Round {
+    plans: u64,
+    deleted: u64,
+}
+
+/// Deletes what a policy deletes. A deletion can take long, and meanwhile the clock may jump, a job
+/// may begin to read the next storage, or somebody takes its label away: each is looked at again
+/// before it is deleted, and the plan is made anew when something in it is no longer true.
+async fn delete_planned(
+    app: &AppState,
+    policy: &Policy,
+    ages: &mut Ages<impl Fn() -> (i64, Duration)>,
+) -> Round {
+    let mut round = Round::default();
     let mut left_alone = HashSet::new();
     while !app.is_draining() {
-        let mut planned = plan(app, policy).await.deletions.into_iter();
-        let next = planned.find(|deletion| !left_alone.contains(&deletion.storage.id));
-        let Some(deletion) = next else {
-            return;
-        };
-        let id = deletion.storage.id;
-        if !delete(app, deletion).await {
-            left_alone.insert(id);
+        let (now, are_trusted) = ages.now();
+        app.ages_trusted.store(are_trusted, Ordering::Relaxed);
+        let made = Instant::now();
+        let mut planned = plan(app, &policy.with_ages(are_trusted), now)
+            .await
+            .deletions;
+        planned.retain(|deletion| !left_alone.contains(&deletion.storage.id));
+        round.plans += 1;
+        if planned.is_empty() {
+            break;
         }
-        tokio::task::yield_now().await;
+        for deletion in planned {
+            let is_current = made.elapsed() < PLAN_LASTS && ages.now().1 == are_trusted;
+            if !is_current || app.is_draining() || !is_unchanged(app, &deletion.storage).await {
+                break;
+            }
+            let id = deletion.storage.id;
+            if delete(app, deletion).await {
+                round.deleted += 1;
+            } else {
+                left_alone.insert(id);
+            }
+            tokio::task::yield_now().await;
+        }
     }
+    round
+}
+
+/// Whether what decided about a storage is still true: its state, its labels, and that nobody needs
+/// it.
+async fn is_unchanged(app: &AppState, planned: &StorageInfo) -> bool {
+    let Ok(storage) = app.engine.storages().get(planned.id) else {
+        return false;
+    };
+    storage.state == planned.state
+        && storage.labels == planned.labels
+        && !excepted(app).await.contains(&planned.id)
 }
 
 /// Returns whether the storage is deleted.
@@ -216,94 +284,4 @@ async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) -> bool 
 }
 
 #[cfg(test)]
-mod tests {
-    use storage_format::paths::FileRole;
-    use storage_format::storage_file::{FileEntry, Totals};
-
-    use super::*;
-
-    const NOW: i64 = CLOCKS_SET_NS + 1_000 * NS;
-
-    fn storage(number: u8, age_seconds: i64, bytes: u64, labels: &[&str]) -> StorageInfo {
-        let labels = labels
-            .iter()
-            .map(|name| ((*name).to_owned(), "x".to_owned()));
-        StorageInfo {
-            id: StorageId::from_bytes([number; 16]),
-            name: String::new(),
-            description: String::new(),
-            state: StorageState::Finalized,
-            labels: labels.collect(),
-            created: 0,
-            opened: None,
-            finalized: Some(NOW - age_seconds * NS),
-            server_version: String::new(),
-            idempotency_key: None,
-            failure: None,
-            totals: Totals::default(),
-            files: vec![FileEntry {
-                name: String::new(),
-                role: FileRole::Data,
-                length: bytes,
-                checksum: 0,
-            }],
-        }
-    }
-
-    #[test]
-    fn the_oldest_are_deleted_until_the_bounds_hold() {
-        let storages = || {
-            vec![
-                storage(1, 10, 100, &[]),
-                storage(2, 30, 100, &["legal_hold"]),
-                storage(3, 20, 100, &[]),
-                storage(4, 40, 100, &[]),
-                // Its machine did not know the time.
-                storage(5, 2_000, 100, &[]),
-            ]
-        };
-        let excepted = HashSet::from([StorageId::from_bytes([4; 16])]);
-        for (age, bytes, expected) in [
-            (None, None, vec![]),
-            (Some(15), None, vec![(3, Reason::Age)]),
-            (None, Some(299), vec![(3, Reason::Bytes)]),
-            (None, Some(300), vec![]),
-            (
-                Some(15),
-                Some(199),
-                vec![(3, Reason::Age), (1, Reason::Bytes)],
-            ),
-            (
-                None,
-                Some(99),
-                vec![(3, Reason::Bytes), (1, Reason::Bytes), (5, Reason::Bytes)],
-            ),
-        ] {
-            let policy = Policy {
-                age_seconds_max: age,
-                bytes_max: bytes,
-                label: None,
-            };
-            let plan = decide(&policy, storages(), &excepted, NOW);
-            let found: Vec<_> = plan
-                .deletions
-                .iter()
-                .map(|deletion| (deletion.storage.id.as_bytes()[0], deletion.reason))
-                .collect();
-            assert_eq!(found, expected, "{policy:?}");
-            assert_eq!(plan.held, 1);
-        }
-    }
-    #[test]
-    fn after_a_jump_of_the_clock_only_bytes_count() {
-        let policy = Policy {
-            age_seconds_max: Some(15),
-            bytes_max: Some(1_000),
-            label: Some("a".to_owned()),
-        };
-        assert_eq!(policy.with_ages(true), policy);
-        let left = policy.with_ages(false);
-        assert_eq!((left.age_seconds_max, left.bytes_max), (None, Some(1_000)));
-        assert_eq!(left.label, policy.label);
-    }
-}
+mod tests;

@@ -235,4 +235,4 @@ fn complete(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -14,6 +14,7 @@ use super::labels::label_filter;
 use super::page::query;
 use super::refusals::BadRequest;
 use crate::app_state::AppState;
+use crate::clock;
 use crate::problem::Problem;
 use crate::retention::{Deletion, Policy, bytes_of, plan};
 
@@ -116,7 +117,8 @@ pub(super) async fn show(
         policy == configured,
         app.ages_trusted.load(Ordering::Relaxed),
     );
-    let plan = plan(&app, &policy.with_ages(ages_trusted || !enforced)).await;
+    let policy_now = policy.with_ages(ages_trusted || !enforced);
+    let plan = plan(&app, &policy_now, clock::now_ns()).await;
     let bytes = plan.deletions.iter().map(|each| bytes_of(&each.storage));
     Ok(Json(RetentionDocument {
         enforced,

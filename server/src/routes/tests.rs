@@ -160,7 +160,7 @@ async fn served(folder: &std::path::Path) -> (axum::Router, storage_core::Engine
 }
 
 /// The state of the server over a new engine.
-async fn app(folder: &std::path::Path) -> (Arc<AppState>, storage_core::Engine) {
+pub(crate) async fn app(folder: &std::path::Path) -> (Arc<AppState>, storage_core::Engine) {
     app_with(folder, Config::default()).await
 }
 
