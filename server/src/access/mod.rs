@@ -74,7 +74,7 @@ impl Access {
         match caller {
             Caller::Anyone => !self.is_closed(),
             Caller::Token(token) => token.role.has(Right::Read) && !token.is_scoped(),
-            Caller::User(user) => user.role.has(Right::Read),
+            Caller::User(user) => user.has(Right::Read),
         }
     }
 
@@ -94,7 +94,7 @@ impl Access {
         caller: &Caller,
         new: NewToken,
     ) -> Result<(Arc<Token>, String), TokensError> {
-        self.tokens.create(caller, new).await
+        self.tokens.create(caller, new, self.has_proxy).await
     }
 
     /// Revokes a token.
@@ -113,12 +113,13 @@ impl Access {
                 _ => Err(Refusal::Share(Why::Unknown)),
             };
         }
-        // Who presents a token has asked for its rights.
+        // Who presents a token has asked for its rights. Other schemes are between the client and
+        // the proxy, which passes them on.
         match head.extensions.get::<proxy::Named>() {
-            Some(proxy::Named::User(user)) if !head.headers.contains_key(header::AUTHORIZATION) => {
-                Ok(Caller::User(Arc::clone(user)))
-            }
-            Some(proxy::Named::Nobody) => Err(Refusal::User),
+            Some(named) if !presents_token(&head.headers) => match named {
+                proxy::Named::User(user) => Ok(Caller::User(Arc::clone(user))),
+                proxy::Named::Nobody => Err(Refusal::User),
+            },
             _ => self.bearer(&head.headers),
         }
     }
@@ -145,8 +146,8 @@ impl Access {
     fn check(&self, caller: &Caller, rule: &Rule, named: &Named) -> Result<(), Refusal> {
         let token = match caller {
             Caller::Anyone => return Ok(()),
-            Caller::User(user) if user.role.has(rule.right) => return Ok(()),
-            Caller::User(user) => return Err(Refusal::Role(user.role)),
+            Caller::User(user) if user.has(rule.right) => return Ok(()),
+            Caller::User(user) => return Err(Refusal::Roles(user.roles.clone())),
             Caller::Token(token) => token,
         };
         if !token.role.has(rule.right) {
@@ -185,6 +186,15 @@ impl Access {
     }
 }
 
+/// Whether a request has a token, good or not.
+fn presents_token(headers: &HeaderMap) -> bool {
+    headers.get_all(header::AUTHORIZATION).iter().any(|field| {
+        let text = field.to_str().unwrap_or_default();
+        let scheme = text.split(' ').next().unwrap_or_default();
+        scheme.eq_ignore_ascii_case("bearer")
+    })
+}
+
 /// What a path names.
 #[derive(Debug, Default)]
 struct Named {
@@ -219,6 +229,8 @@ enum Refusal {
     /// The proxy named somebody who may do nothing.
     User,
     Role(Role),
+    /// The same of a user.
+    Roles(Vec<Role>),
     Storage(StorageId),
     Agent,
     Wide,
@@ -237,6 +249,11 @@ pub(crate) async fn admit(
     let admitted = admitted(access, &mut head).await;
     match admitted {
         Ok(caller) => {
+            // What is refused later has ended meanwhile.
+            let challenge = match caller {
+                Caller::Anyone => CHALLENGE,
+                Caller::Token(_) | Caller::User(_) => CHALLENGE_INVALID,
+            };
             // Most requests have no body and need no box for it.
             let body = if http_body::Body::is_end_stream(&body) {
                 body
@@ -248,7 +265,7 @@ pub(crate) async fn admit(
             let mut response = answer(Request::from_parts(head, body)).await;
             if response.status() == StatusCode::UNAUTHORIZED {
                 let fields = response.headers_mut();
-                fields.insert(header::WWW_AUTHENTICATE, CHALLENGE_INVALID);
+                fields.insert(header::WWW_AUTHENTICATE, challenge);
             }
             response
         }
@@ -294,6 +311,7 @@ impl IntoResponse for Refusal {
             Self::Share(_)
             | Self::User
             | Self::Role(_)
+            | Self::Roles(_)
             | Self::Storage(_)
             | Self::Agent
             | Self::Wide => None,
@@ -316,6 +334,16 @@ fn share_invalid(why: Why) -> Problem {
         Why::Expired => "the share has expired",
     })
     .remedy("ask who sent the URL for a new one")
+}
+
+/// What a role cannot do.
+fn limit_of(role: Role) -> &'static str {
+    match role {
+        Role::Agent => "an agent pushes packets, and reads nothing but the list of storages",
+        Role::Reader => "a reader changes nothing",
+        Role::Share => "a shared URL only reads, and one storage",
+        Role::Operator => "an operator may do everything",
+    }
 }
 
 fn user_unknown() -> Problem {
@@ -359,15 +387,21 @@ impl From<Refusal> for Problem {
                 "role_insufficient",
                 "the role of the token does not allow the request",
             )
-            .cause(match role {
-                Role::Agent => {
-                    "an agent pushes packets, and reads nothing but the list of storages"
-                }
-                Role::Reader => "a reader changes nothing",
-                Role::Share => "a shared URL only reads, and one storage",
-                Role::Operator => "an operator may do everything",
-            })
+            .cause(limit_of(role))
             .remedy("use a token of another role"),
+            Refusal::Roles(roles) => Self::new(
+                StatusCode::FORBIDDEN,
+                "role_insufficient",
+                "the role of the user does not allow the request",
+            )
+            .cause(
+                roles
+                    .iter()
+                    .map(|role| limit_of(*role))
+                    .collect::<Vec<_>>()
+                    .join("; "),
+            )
+            .remedy("ask an operator for another role, or use a token"),
             Refusal::Agent => Self::new(
                 StatusCode::FORBIDDEN,
                 "scope_insufficient",

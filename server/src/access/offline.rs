@@ -42,7 +42,7 @@ pub fn create_operator_token(
     };
     let created = change_document(data_dir, TOKENS_FILE, |document| {
         let mut list = TokenList::parse(document.as_deref())?;
-        let (_, text) = list.create(new, now)?;
+        let (_, text) = list.create(new, now, false)?;
         Ok::<_, TokensError>((list.to_document(), text))
     });
     Ok(created?)

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Request};
 
+use super::rules::Right;
 use super::token::Role;
 use crate::config::{AccessConfig, Network, items, name_and_role};
 
@@ -18,7 +19,15 @@ const NAME_BYTES_MAX: usize = 255;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct User {
     pub(crate) name: String,
-    pub(crate) role: Role,
+    /// Of their name and of their groups; at least one.
+    pub(crate) roles: Vec<Role>,
+}
+
+impl User {
+    /// Whether one of the roles has a right.
+    pub(crate) fn has(&self, right: Right) -> bool {
+        self.roles.iter().any(|role| role.has(right))
+    }
 }
 
 /// What the proxy said of a request.
@@ -46,15 +55,7 @@ impl Proxy {
         let header = |name: &str| name.parse().ok();
         let roles = |list: &str| {
             let pairs = items(list).filter_map(name_and_role);
-            let roles = pairs.map(|(name, role)| {
-                let role = match role {
-                    "agent" => Role::Agent,
-                    "operator" => Role::Operator,
-                    _ => Role::Reader,
-                };
-                (name.to_owned(), role)
-            });
-            roles.collect()
+            pairs.map(|(name, role)| (name.to_owned(), role)).collect()
         };
         Self {
             user_header: header(&config.proxy_user_header),
@@ -102,36 +103,30 @@ impl Proxy {
         let groups = self.group_header.iter();
         let groups = groups.flat_map(|header| headers.get_all(header));
         let groups = groups.flat_map(|groups| items(groups.to_str().unwrap_or_default()));
-        let of_groups = groups.filter_map(|group| role_of(&self.group_roles, group));
-        let role = of_groups
-            .chain(role_of(&self.user_roles, name))
-            .max_by_key(|role| rank(*role));
-        Some(match role {
-            Some(role) => Named::User(Arc::new(User {
-                name: name.to_owned(),
-                role,
-            })),
-            None => Named::Nobody,
-        })
+        let of_groups = groups.flat_map(|group| roles_of(&self.group_roles, group));
+        let mut roles = roles_of(&self.user_roles, name);
+        for role in of_groups {
+            if !roles.contains(&role) {
+                roles.push(role);
+            }
+        }
+        if roles.is_empty() {
+            return Some(Named::Nobody);
+        }
+        let name = name.to_owned();
+        Some(Named::User(Arc::new(User { name, roles })))
     }
 }
 
-/// The role of a name in a list: its own, or that of all others.
-fn role_of(roles: &[(String, Role)], name: &str) -> Option<Role> {
-    let of = |wanted: &str| roles.iter().find(|(known, _)| known == wanted);
+/// The roles of a name in a list: its own, or those of all who are not listed.
+fn roles_of(roles: &[(String, Role)], name: &str) -> Vec<Role> {
+    let of = |wanted: &str| -> Vec<Role> {
+        let known = roles.iter().filter(|(known, _)| known == wanted);
+        known.map(|(_, role)| *role).collect()
+    };
     // Nobody is called `*`.
-    let own = of(name).filter(|_| name != "*");
-    own.or_else(|| of("*")).map(|(_, role)| *role)
-}
-
-/// What a role may do: of two, the one with more is meant.
-fn rank(role: Role) -> u8 {
-    match role {
-        Role::Share => 0,
-        Role::Agent => 1,
-        Role::Reader => 2,
-        Role::Operator => 3,
-    }
+    let own = if name == "*" { Vec::new() } else { of(name) };
+    if own.is_empty() { of("*") } else { own }
 }
 
 #[cfg(test)]
@@ -160,7 +155,10 @@ mod tests {
         let found = match request.extensions().get::<Named>() {
             None => String::new(),
             Some(Named::Nobody) => "nobody".to_owned(),
-            Some(Named::User(user)) => format!("{} {:?}", user.name, user.role),
+            Some(Named::User(user)) => {
+                let roles = user.roles.iter().map(|role| format!(" {role:?}"));
+                format!("{}{}", user.name, roles.collect::<String>())
+            }
         };
         assert_eq!(found, wanted, "{peer} {fields:?}");
         if config.has_proxy() {
@@ -203,21 +201,31 @@ mod tests {
             (
                 own,
                 &[("x-user", "eve"), ("x-groups", "staff,root")],
-                "eve Operator",
+                "eve Reader Operator",
             ),
             (
                 own,
                 &[("x-user", "ada"), ("x-groups", "staff")],
-                "ada Operator",
+                "ada Operator Reader",
+            ),
+            // What a group may do takes nothing away.
+            (
+                own,
+                &[("x-user", "bob"), ("x-groups", "staff")],
+                "bob Agent Reader",
             ),
             (own, &[("x-user", "eve"), ("x-groups", "*")], "nobody"),
         ] {
             check(&config, peer, fields, wanted);
         }
         let others = AccessConfig {
-            proxy_user_roles: "ada=operator, *=reader".to_owned(),
+            proxy_user_roles: "ada=operator, bob=agent, *=reader".to_owned(),
+            proxy_addresses: "::ffff:127.0.0.1, ::ffff:10.1.0.0/112".to_owned(),
             ..config
         };
+        check(&others, own, &[("x-user", "bob")], "bob Agent");
+        check(&others, "10.1.0.9", &[("x-user", "bob")], "bob Agent");
+        check(&others, "10.2.0.9", &[("x-user", "bob")], "");
         check(&others, own, &[("x-user", "eve")], "eve Reader");
         check(&others, own, &[("x-user", "*")], "* Reader");
         check(&AccessConfig::default(), own, &[("x-user", "ada")], "");

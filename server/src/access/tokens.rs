@@ -126,11 +126,13 @@ impl TokenList {
         !self.tokens.is_empty()
     }
 
-    /// Adds a token, and returns it with the text for its owner.
+    /// Adds a token, and returns it with the text for its owner. The first one must be an
+    /// operator's, unless there are operators without a token.
     pub(super) fn create(
         &mut self,
         new: NewToken,
         now: i64,
+        has_other_operators: bool,
     ) -> Result<(Arc<Token>, String), TokensError> {
         let is_name =
             !new.name.is_empty() && new.name.len() <= NAME_BYTES_MAX && is_plain(&new.name);
@@ -161,7 +163,7 @@ impl TokenList {
             return Err(TokensError::TooMany);
         }
         let (token, text) = Token::new(new, now)?;
-        let is_first = !self.is_closed();
+        let is_first = !self.is_closed() && !has_other_operators;
         if is_first && (token.role != Role::Operator || token.is_scoped()) {
             return Err(TokensError::FirstNotOperator);
         }
@@ -249,11 +251,12 @@ impl Tokens {
         &self,
         caller: &Caller,
         new: NewToken,
+        has_other_operators: bool,
     ) -> Result<(Arc<Token>, String), TokensError> {
         self.change(|list| {
             // Two may have come to an open server, and the other one was first.
             list.still_admits(caller, now_ns())?;
-            list.create(new, now_ns())
+            list.create(new, now_ns(), has_other_operators)
         })
         .await
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::invalid::InvalidSetting;
 use super::list::items;
+use crate::access::Role;
 
 /// The document of the tokens in the data folder.
 pub(crate) const TOKENS_FILE: &str = "tokens.json";
@@ -30,7 +31,7 @@ pub struct AccessConfig {
     /// The addresses from which these fields are believed, and prefixes of them (`10.0.0.0/8`),
     /// separated by commas.
     pub proxy_addresses: String,
-    /// What users may do: `NAME=ROLE`, separated by commas; `*` for all others.
+    /// What users may do: `NAME=ROLE`, separated by commas; `*` for those who are not listed.
     pub proxy_user_roles: String,
     /// What members of groups may do, in the same form.
     pub proxy_group_roles: String,
@@ -69,8 +70,7 @@ impl AccessConfig {
             ("proxy_user_header", &self.proxy_user_header),
             ("proxy_group_header", &self.proxy_group_header),
         ] {
-            let is_taken = TAKEN.iter().any(|taken| taken.eq_ignore_ascii_case(name));
-            if !name.is_empty() && (is_taken || name.parse::<HeaderName>().is_err()) {
+            if !name.is_empty() && (is_taken(name) || name.parse::<HeaderName>().is_err()) {
                 let what = format!("is {name:?}, which cannot carry a name");
                 invalid(
                     key,
@@ -108,6 +108,19 @@ impl AccessConfig {
                 invalid(key, what, "the roles are agent, reader and operator");
             }
         }
+        for (key, value) in [
+            ("proxy_group_header", &self.proxy_group_header),
+            ("proxy_addresses", &self.proxy_addresses),
+            ("proxy_user_roles", &self.proxy_user_roles),
+            ("proxy_group_roles", &self.proxy_group_roles),
+        ] {
+            if !self.has_proxy() && !value.is_empty() {
+                let what = "is set, but access.proxy_user_header is empty".to_owned();
+                let remedy =
+                    "set the field in which the proxy names users; without it nobody is refused";
+                invalid(key, what, remedy);
+            }
+        }
         if self.has_proxy() && items(&self.proxy_addresses).next().is_none() {
             let what = "is empty, but access.proxy_user_header is set".to_owned();
             let remedy = "set it to the address of the proxy; nobody else is believed";
@@ -117,22 +130,48 @@ impl AccessConfig {
     }
 }
 
-/// Fields that have a meaning of their own.
-const TAKEN: [&str; 6] = [
+/// Fields that have a meaning of their own, and how others of them begin: the server would take
+/// them out of every request.
+const TAKEN: [&str; 19] = [
+    "accept",
+    "accept-encoding",
     "authorization",
-    "content-length",
-    "content-type",
+    "connection",
+    "cookie",
+    "expect",
     "host",
+    "idempotency-key",
     "origin",
+    "prefer",
+    "range",
+    "te",
+    "trailer",
     "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "vary",
+    "want-repr-digest",
+    "x-request-id",
 ];
+const TAKEN_BEGINNINGS: [&str; 5] = ["access-control-", "content-", "grpc-", "if-", "tracehold-"];
+
+fn is_taken(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let begins = |beginning: &&str| name.starts_with(*beginning);
+    TAKEN.contains(&name.as_str()) || TAKEN_BEGINNINGS.iter().any(begins)
+}
 
 /// A name and its role in a list.
-pub(crate) fn name_and_role(text: &str) -> Option<(&str, &str)> {
+pub(crate) fn name_and_role(text: &str) -> Option<(&str, Role)> {
     let (name, role) = text.rsplit_once('=')?;
-    let (name, role) = (name.trim(), role.trim());
-    let is_role = ["agent", "reader", "operator"].contains(&role);
-    (is_role && !name.is_empty()).then_some((name, role))
+    let role = match role.trim() {
+        "agent" => Role::Agent,
+        "reader" => Role::Reader,
+        "operator" => Role::Operator,
+        _ => return None,
+    };
+    let name = name.trim();
+    (!name.is_empty()).then_some((name, role))
 }
 
 /// An address, or all that begin as it does.
@@ -143,19 +182,22 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Reads `ADDRESS` or `ADDRESS/BITS`.
+    /// Reads `ADDRESS` or `ADDRESS/BITS`. An address of IPv4 within IPv6 is that of IPv4, as the
+    /// addresses of connections are.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let address: IpAddr = address.parse().ok()?;
-        let width = match address {
-            IpAddr::V4(_) => 32,
+        let written: IpAddr = address.parse().ok()?;
+        let width = |address: IpAddr| match address {
+            IpAddr::V4(_) => 32_u32,
             IpAddr::V6(_) => 128,
         };
-        let prefix_bits = bits.map_or(Some(width), |bits| bits.parse().ok())?;
-        (prefix_bits <= width).then_some(Self {
+        let bits = bits.map_or(Some(width(written)), |bits| bits.parse().ok())?;
+        let address = written.to_canonical();
+        let prefix_bits = bits.checked_sub(width(written) - width(address))?;
+        (prefix_bits <= width(address)).then_some(Self {
             address,
             prefix_bits,
         })
