@@ -62,6 +62,14 @@ fn a_shared_storage_is_read_by_its_url_until_it_is_revoked() {
     let part = read(format!("{path}storage/{storage}/{data}?a=b"), "bytes=0-3");
     assert_eq!((part.status, part.body.len()), (206, 4), "{}", part.brief());
     assert_eq!(part.header("referrer-policy"), Some("no-referrer"));
+    // A cache that others use has no byte of it, nor has one of a browser that does not ask again.
+    assert_eq!(part.header("cache-control"), Some("private, no-cache"));
+    let field = format!("Bearer {}", token.unwrap());
+    let own = format!("/storage/{storage}/{data}");
+    let own = Request::new("GET", &own).header("authorization", field);
+    let own = server.connect().send(&own).unwrap();
+    let kept = "private, max-age=31536000, immutable";
+    assert_eq!(own.header("cache-control"), Some(kept));
     let missing = read(format!("{path}nothing"), "bytes=0-3");
     assert_eq!(missing.status, 404);
     assert_eq!(missing.header("referrer-policy"), Some("no-referrer"));

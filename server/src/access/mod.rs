@@ -6,6 +6,7 @@
 
 mod admitted_body;
 mod admitted_end;
+mod caching;
 mod caller;
 mod offline;
 mod proxy;
@@ -249,6 +250,7 @@ pub(crate) async fn admit(
     let admitted = admitted(access, &mut head).await;
     match admitted {
         Ok(caller) => {
+            let reader = caching::is_read(&head.method).then(|| caller.clone());
             // What is refused later has ended meanwhile.
             let challenge = match caller {
                 Caller::Anyone => CHALLENGE,
@@ -266,6 +268,9 @@ pub(crate) async fn admit(
             if response.status() == StatusCode::UNAUTHORIZED {
                 let fields = response.headers_mut();
                 fields.insert(header::WWW_AUTHENTICATE, challenge);
+            }
+            if let Some(reader) = reader {
+                caching::limit(response.headers_mut(), &reader);
             }
             response
         }
