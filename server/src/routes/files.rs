@@ -23,7 +23,7 @@ use crate::problem::Problem;
 use crate::range::{Content, RangeFile, Resource, respond};
 
 /// Names the reader of a storage, if the reader wants that.
-const TRACEHOLD_READER: HeaderName = HeaderName::from_static("tracehold-reader");
+pub(super) const TRACEHOLD_READER: HeaderName = HeaderName::from_static("tracehold-reader");
 
 /// The files of a storage.
 #[derive(Debug, Serialize, ToSchema)]
@@ -115,9 +115,9 @@ pub(super) async fn read(
     let id: StorageId = id.parse()?;
     if let Some(reader) = request.headers().get(TRACEHOLD_READER) {
         let reader = match request.extensions().get() {
-            // Whoever has a token has its name.
             // A share changes nothing, labels included.
             Some(Caller::Token(token)) if token.role == Role::Share => None,
+            // Whoever has a token has its name.
             Some(Caller::Token(token)) => Some(token.name.as_str()),
             Some(Caller::User(user)) => Some(user.name.as_str()),
             _ => reader.to_str().ok(),

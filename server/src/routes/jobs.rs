@@ -17,7 +17,7 @@ use crate::jobs::{JobDocument, JobHandle};
 use crate::problem::Problem;
 
 /// The job of a request.
-const TRACEHOLD_JOB: HeaderName = HeaderName::from_static("tracehold-job");
+pub(super) const TRACEHOLD_JOB: HeaderName = HeaderName::from_static("tracehold-job");
 
 /// Lists running jobs and those that ended recently.
 #[utoipa::path(

@@ -19,8 +19,8 @@ use crate::problem::Problem;
 use crate::range::{Content, Resource, respond};
 use crate::receipts::{Receipts, ReceiptsDocument};
 
-const NEXT_SEQUENCE: HeaderName = HeaderName::from_static("tracehold-next-sequence");
-const EPOCH: HeaderName = HeaderName::from_static("tracehold-epoch");
+pub(super) const NEXT_SEQUENCE: HeaderName = HeaderName::from_static("tracehold-next-sequence");
+pub(super) const EPOCH: HeaderName = HeaderName::from_static("tracehold-epoch");
 
 /// Pushes packets into a storage: one (`application/octet-stream`, with its position in header
 /// fields) or many (`application/vnd.tracehold.packets`). Responds when all packets are durable.

@@ -28,15 +28,15 @@ use crate::problem::{Problem, ProblemDocument};
 use crate::query::{Answer, AnswerError, Question, ResultKind, Rows, RowsFormat, Summary, columns};
 
 /// The number of matching events, if it is known before the response begins.
-const MATCHED: HeaderName = HeaderName::from_static("tracehold-matched");
+pub(super) const MATCHED: HeaderName = HeaderName::from_static("tracehold-matched");
 /// The number of records and packets that were skipped because they cannot be read.
 pub(super) const SKIPPED: HeaderName = HeaderName::from_static("tracehold-skipped");
 /// What was skipped, and why: a JSON array of texts in ASCII.
-const SKIPPED_REASONS: HeaderName = HeaderName::from_static("tracehold-skipped-reasons");
+pub(super) const SKIPPED_REASONS: HeaderName = HeaderName::from_static("tracehold-skipped-reasons");
 /// The number of rows or groups of the result.
-const ROWS: HeaderName = HeaderName::from_static("tracehold-rows");
+pub(super) const ROWS: HeaderName = HeaderName::from_static("tracehold-rows");
 /// What a reader of the result must know: a JSON array of texts in ASCII.
-const NOTES: HeaderName = HeaderName::from_static("tracehold-notes");
+pub(super) const NOTES: HeaderName = HeaderName::from_static("tracehold-notes");
 /// Bytes of these reasons, and of these notes.
 const REASONS_BYTES_MAX: usize = 4 << 10;
 
