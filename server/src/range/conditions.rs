@@ -41,10 +41,7 @@ pub(super) fn evaluate(headers: &HeaderMap, now: &Validators<'_>) -> Preconditio
         return Preconditions::Failed;
     }
     if headers.contains_key(IF_NONE_MATCH) {
-        let current = opaque(now.etag);
-        if any_tag(headers, IF_NONE_MATCH, |tag| {
-            tag == b"*" || opaque(tag) == current
-        }) {
+        if is_known(headers, now.etag) {
             return Preconditions::NotModified;
         }
     } else if let (Some(limit), Some(modified)) = (date(headers, IF_MODIFIED_SINCE), now.modified)
@@ -53,6 +50,15 @@ pub(super) fn evaluate(headers: &HeaderMap, now: &Validators<'_>) -> Preconditio
         return Preconditions::NotModified;
     }
     Preconditions::Proceed
+}
+
+/// Whether `If-None-Match` has this entity tag. A proxy that compresses a response makes the tag
+/// weak.
+pub(crate) fn is_known(headers: &HeaderMap, etag: &[u8]) -> bool {
+    let current = opaque(etag);
+    any_tag(headers, IF_NONE_MATCH, |tag| {
+        tag == b"*" || opaque(tag) == current
+    })
 }
 
 /// Whether `Range` applies: there is no `If-Range`, or it matches the current state exactly. A date

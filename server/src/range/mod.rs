@@ -16,7 +16,7 @@ mod send_queue;
 mod tests;
 
 pub(crate) use buffers::Buffers;
-pub(crate) use conditions::Validators;
+pub(crate) use conditions::{Validators, is_known};
 pub(crate) use file::RangeFile;
 pub(crate) use plan::{Plan, plan};
 pub(crate) use response::{Content, Resource, not_satisfiable, precondition_failed, respond};

@@ -1,7 +1,7 @@
 //! The page for people, and the OpenAPI document.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
@@ -9,6 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
+use crate::range::is_known;
 
 /// What a browser may load for the page: its own files and the answers of this server.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -19,11 +20,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 /// The files of the page: name, media type, content.
 macro_rules! files {
     ($($name:literal $media_type:ident;)*) => {
-        &[$(File {
-            name: $name,
-            media_type: $media_type,
-            text: include_str!(concat!("../../page/", $name)),
-        }),*]
+        [$(File::new($name, $media_type, include_str!(concat!("../../page/", $name)))),*]
     };
 }
 
@@ -31,40 +28,58 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-const FILES: &[File] = files! {
-    "index.html" HTML;
-    "docs.html" HTML;
-    "page.css" CSS;
-    "docs.css" CSS;
-    "agents.js" SCRIPT;
-    "api.js" SCRIPT;
-    "completion.js" SCRIPT;
-    "docs.js" SCRIPT;
-    "dom.js" SCRIPT;
-    "drawing.js" SCRIPT;
-    "explorer.js" SCRIPT;
-    "intervals.js" SCRIPT;
-    "jobs.js" SCRIPT;
-    "json.js" SCRIPT;
-    "main.js" SCRIPT;
-    "perfetto.js" SCRIPT;
-    "query_box.js" SCRIPT;
-    "recordings.js" SCRIPT;
-    "refresh.js" SCRIPT;
-    "results.js" SCRIPT;
-    "server.js" SCRIPT;
-    "storage.js" SCRIPT;
-    "storage_actions.js" SCRIPT;
-    "storages.js" SCRIPT;
-    "timeline.js" SCRIPT;
-    "units.js" SCRIPT;
-    "view.js" SCRIPT;
-};
+static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
+    Vec::from(files! {
+        "index.html" HTML;
+        "docs.html" HTML;
+        "page.css" CSS;
+        "docs.css" CSS;
+        "agents.js" SCRIPT;
+        "api.js" SCRIPT;
+        "completion.js" SCRIPT;
+        "docs.js" SCRIPT;
+        "dom.js" SCRIPT;
+        "drawing.js" SCRIPT;
+        "explorer.js" SCRIPT;
+        "intervals.js" SCRIPT;
+        "jobs.js" SCRIPT;
+        "json.js" SCRIPT;
+        "main.js" SCRIPT;
+        "perfetto.js" SCRIPT;
+        "query_box.js" SCRIPT;
+        "recordings.js" SCRIPT;
+        "refresh.js" SCRIPT;
+        "results.js" SCRIPT;
+        "server.js" SCRIPT;
+        "storage.js" SCRIPT;
+        "storage_actions.js" SCRIPT;
+        "storages.js" SCRIPT;
+        "timeline.js" SCRIPT;
+        "units.js" SCRIPT;
+        "view.js" SCRIPT;
+    })
+});
 
 struct File {
     name: &'static str,
     media_type: &'static str,
     text: &'static str,
+    /// Of the content.
+    etag: HeaderValue,
+}
+
+impl File {
+    fn new(name: &'static str, media_type: &'static str, text: &'static str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let etag = HeaderValue::try_from(format!("\"{:016x}\"", hasher.finish()));
+        Self {
+            name,
+            media_type,
+            text,
+            etag: etag.expect("hexadecimal digits in quotes are visible ASCII"),
+        }
+    }
 }
 
 /// Returns the OpenAPI document, which is generated from the code.
@@ -127,23 +142,19 @@ fn file(name: &str, request: &HeaderMap) -> Result<Response, Problem> {
                 .remedy("open / in a browser"),
         );
     };
-    let mut hasher = DefaultHasher::new();
-    file.text.hash(&mut hasher);
-    let etag = format!("\"{:016x}\"", hasher.finish());
-    let is_known = request
-        .get(header::IF_NONE_MATCH)
-        .is_some_and(|known| known.as_bytes() == etag.as_bytes());
-    let mut response = if is_known {
+    let etag = &file.etag;
+    let mut response = if is_known(request, etag.as_bytes()) {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         file.text.into_response()
     };
-    let fields: [(HeaderName, HeaderValue); 5] = [
+    let fields: [(HeaderName, HeaderValue); 6] = [
         (
             header::CONTENT_TYPE,
             HeaderValue::from_static(file.media_type),
         ),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::ETAG, etag.clone()),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (
             header::REFERRER_POLICY,
@@ -156,9 +167,6 @@ fn file(name: &str, request: &HeaderMap) -> Result<Response, Problem> {
     ];
     for (name, value) in fields {
         response.headers_mut().insert(name, value);
-    }
-    if let Ok(etag) = HeaderValue::try_from(etag) {
-        response.headers_mut().insert(header::ETAG, etag);
     }
     Ok(response)
 }
