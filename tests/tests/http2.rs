@@ -388,6 +388,48 @@ fn a_shutdown_completes_requests_over_http2() {
     assert!(connection.send(&Request::new("GET", "/livez")).is_err());
 }
 
+/// What hyper is done with may still wait in the server for its client.
+#[test]
+fn a_shutdown_waits_for_a_client_that_pauses_at_the_end_of_a_response() {
+    let (_folder, mut server, mut api) = Server::fresh();
+    let storage = api.create_storage("paused");
+    let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
+    let packet = harness::payload(1, 1, 64 << 10);
+    agent.push(&mut api, 0, &packet);
+    let path = format!("/api/v1/storages/{storage}/packets/0");
+    // The server is done with its last piece when three and a bit have room.
+    let window: u32 = 50_000;
+    let setting = [&[0, 4][..], &window.to_be_bytes()].concat();
+    let request = frame(1, 5, 1, &fields("GET", &path));
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let (preface, _) = BEGIN.split_at(24);
+    let whole = frame(8, 0, 0, &(1_u32 << 20).to_be_bytes());
+    let begin = [preface, &frame(4, 0, 0, &setting), &whole, &request].concat();
+    stream.write_all(&begin).unwrap();
+    let mut rest = Vec::new();
+    let soon = Instant::now() + Duration::from_secs(1);
+    let found = frames_until(&mut stream, &mut rest, soon);
+    assert!(
+        found.contains(&(1, 4, 1)) && !found.contains(&(0, 1, 1)),
+        "{found:?}"
+    );
+    server.terminate();
+    let paused = Instant::now() + Duration::from_secs(4);
+    let found = frames_until(&mut stream, &mut rest, paused);
+    assert!(!found.contains(&(0, 1, 1)), "{found:?}");
+    let update = frame(8, 0, 1, &(1_u32 << 20).to_be_bytes());
+    stream.write_all(&update).unwrap();
+    let mut found = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !found.contains(&(0, 1, 1)) {
+        assert!(Instant::now() < deadline, "the response does not end");
+        let until = Instant::now() + Duration::from_millis(50);
+        found.extend(frames_until(&mut stream, &mut rest, until));
+    }
+    // Then nothing is left to wait for.
+    assert!(server.wait(Duration::from_secs(8)).success());
+}
+
 /// As HTTP/1, a client has no say in whether its idle connection is closed for another one.
 #[test]
 fn connections_without_requests_make_room_for_others() {

@@ -9,24 +9,11 @@
 
 use std::time::Instant;
 
+use super::frame_heads::{FrameHead, FrameHeads, flag, kind};
+use super::responses::Responses;
+
 /// What an HTTP/2 client sends first (RFC 9113 section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-
-/// Length of the head of a frame.
-const HEAD_BYTES: usize = 9;
-
-/// Types of frames (RFC 9113 section 6).
-mod kind {
-    pub(super) const DATA: u8 = 0;
-    pub(super) const HEADERS: u8 = 1;
-    pub(super) const RST_STREAM: u8 = 3;
-}
-
-/// Flags of frames.
-mod flag {
-    pub(super) const END_STREAM: u8 = 1;
-    pub(super) const END_HEADERS: u8 = 4;
-}
 
 /// Ended requests at once, and a second: clients that cancel send a few.
 const RESETS: Allowance = Allowance::of(200, 20);
@@ -82,9 +69,8 @@ impl Allowance {
 pub(super) struct Frames {
     /// Bytes of the preface that have yet to arrive.
     preface_left: usize,
-    head: [u8; HEAD_BYTES],
-    head_length: usize,
-    payload_left: u32,
+    heads: FrameHeads,
+    responses: Responses,
     /// The frame that arrives is not DATA.
     is_control: bool,
     /// Header fields have begun and not ended.
@@ -103,9 +89,8 @@ impl Frames {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             preface_left: PREFACE.len(),
-            head: [0; HEAD_BYTES],
-            head_length: 0,
-            payload_left: 0,
+            heads: FrameHeads::default(),
+            responses: Responses::default(),
             is_control: true,
             is_within_fields: false,
             is_flooded: false,
@@ -119,22 +104,29 @@ impl Frames {
 
     /// Whether the client has yet to send part of a request, as far as is known.
     pub(super) fn is_within_request(&self) -> bool {
-        let is_unfinished = self.unfinished > 0 || self.head_length > 0 || self.payload_left > 0;
-        is_unfinished && !self.is_flooded
+        let is_within_frame = self.heads.is_within_head() || self.heads.is_within_payload();
+        (self.unfinished > 0 || is_within_frame) && !self.is_flooded
     }
 
     /// Whether the client has begun a frame other than DATA, or header fields, and not finished
     /// them.
     pub(super) fn awaits_head(&self) -> bool {
-        let is_within_frame = self.head_length > 0 || (self.is_control && self.payload_left > 0);
+        let is_within_control = self.is_control && self.heads.is_within_payload();
+        let is_within_frame = self.heads.is_within_head() || is_within_control;
         self.preface_left > 0 || self.is_within_fields || is_within_frame
     }
 
+    /// The number of responses of which the server has yet to send something.
+    pub(super) fn unsent_responses(&self) -> usize {
+        self.responses.unsent()
+    }
+
     /// The server sent bytes, which the client tells that it has taken.
-    pub(super) fn sent(&mut self, bytes: usize) {
-        let bytes = bytes as u64;
+    pub(super) fn sent(&mut self, bytes: &[u8]) {
+        self.responses.sent(bytes);
+        let count = bytes.len() as u64;
         self.controls
-            .earn(bytes.saturating_mul(1000) / BYTES_A_CONTROL);
+            .earn(count.saturating_mul(1000) / BYTES_A_CONTROL);
     }
 
     /// Inspects the next bytes of the connection.
@@ -148,51 +140,30 @@ impl Frames {
         let skipped = self.preface_left.min(bytes.len());
         self.preface_left -= skipped;
         bytes = &bytes[skipped..];
-        while !bytes.is_empty() {
-            if self.payload_left > 0 {
-                let left = usize::try_from(self.payload_left).unwrap_or(usize::MAX);
-                let (taken, rest) = bytes.split_at(left.min(bytes.len()));
-                // No more than `payload_left`, so it does not saturate.
-                let taken = u32::try_from(taken.len()).unwrap_or(u32::MAX);
-                self.payload_left = self.payload_left.saturating_sub(taken);
-                bytes = rest;
-                continue;
-            }
-            let wanted = HEAD_BYTES - self.head_length;
-            let (taken, rest) = bytes.split_at(wanted.min(bytes.len()));
-            self.head[self.head_length..self.head_length + taken.len()].copy_from_slice(taken);
-            self.head_length += taken.len();
-            bytes = rest;
-            if self.head_length == HEAD_BYTES {
-                self.head_length = 0;
-                self.frame().inspect_err(|_| self.is_flooded = true)?;
-            }
+        while let Some(frame) = self.heads.next(&mut bytes) {
+            self.responses.received(frame);
+            self.frame(frame).inspect_err(|_| self.is_flooded = true)?;
         }
         Ok(())
     }
 
     /// The head of a frame has arrived.
-    fn frame(&mut self) -> Result<(), Flood> {
-        let [a, b, c, kind, flags, s, t, u, v] = self.head;
-        let length = u32::from_be_bytes([0, a, b, c]);
-        let stream = u32::from_be_bytes([s & 0x7f, t, u, v]);
-        self.payload_left = length;
-        self.is_control = kind != kind::DATA;
-        let is_end = flags & flag::END_STREAM != 0;
-        match kind {
-            kind::DATA if length > 0 || is_end => {}
-            kind::HEADERS => self.is_within_fields = flags & flag::END_HEADERS == 0,
+    fn frame(&mut self, frame: FrameHead) -> Result<(), Flood> {
+        self.is_control = frame.kind != kind::DATA;
+        let is_end = frame.has(flag::END_STREAM);
+        match frame.kind {
+            kind::DATA if frame.length > 0 || is_end => {}
+            kind::HEADERS => self.is_within_fields = !frame.has(flag::END_HEADERS),
             kind::RST_STREAM => self.resets.take("requests ended")?,
             // CONTINUATION has the same flag; the frames of other types are not in between.
             _ => {
-                let ends_fields = flags & flag::END_HEADERS != 0;
-                self.is_within_fields &= !ends_fields;
+                self.is_within_fields &= !frame.has(flag::END_HEADERS);
                 self.controls.take("frames without content")?;
             }
         }
-        match kind {
-            kind::HEADERS if stream > self.last_stream => {
-                self.last_stream = stream;
+        match frame.kind {
+            kind::HEADERS if frame.stream > self.last_stream => {
+                self.last_stream = frame.stream;
                 self.unfinished += u64::from(!is_end);
             }
             kind::DATA | kind::HEADERS if is_end => {
@@ -312,8 +283,9 @@ mod tests {
     fn a_reader_tells_what_it_has_taken() {
         let (mut frames, now) = begun();
         let update = frame(8, 0, 0, &[0, 0, 0x20, 0]);
+        let data = frame(kind::DATA, 0, 1, &[0; 8 << 10]);
         for _ in 0..100_000 {
-            frames.sent(8 << 10);
+            frames.sent(&data);
             frames.observe(&update, now).unwrap();
         }
     }

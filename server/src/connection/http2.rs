@@ -34,7 +34,7 @@ use crate::gate::{Flaw, Gate};
 
 /// How often a connection is examined.
 const EXAMINED_EVERY: Duration = Duration::from_secs(1);
-/// Time for what is in transit on a connection that is to be closed and has no request.
+/// Time for what is in transit on a connection that is to be closed and has sent every response.
 const CLOSING_WAIT: Duration = Duration::from_secs(1);
 /// Time between pings of the server, and for the answer: a peer that is gone is noticed.
 const PING_EVERY: Duration = Duration::from_secs(30);
@@ -89,15 +89,26 @@ pub(super) async fn serve(
             }
             () = tokio::time::sleep(EXAMINED_EVERY) => {
                 streams.end_stalled(http.write_stall());
+                // h2 may have the end of a response, which hyper is done with.
+                let (wait, wait_max) = if activity.has_unsent_responses() {
+                    (http.write_stall(), http.write_stall().max(http.header_read()))
+                } else {
+                    (CLOSING_WAIT, http.header_read())
+                };
                 match closing_since {
                     None if streams.is_idle(http.keep_alive()) => activity.request_close(),
                     // Only what the client has yet to send or to take is missing.
+                    Some(since)
+                        if since.elapsed() >= wait
+                            && streams.is_idle(wait)
+                            && activity.is_quiet(wait) =>
+                    {
+                        return;
+                    }
                     // The client need not answer the end of the connection.
-                    Some(since) if since.elapsed() >= CLOSING_WAIT
-                        && streams.is_idle(CLOSING_WAIT)
-                        && activity.is_quiet(CLOSING_WAIT) => return,
-                    Some(since) if since.elapsed() > http.header_read()
-                        && streams.is_idle(http.header_read()) => return,
+                    Some(since) if since.elapsed() > wait_max && streams.is_idle(wait_max) => {
+                        return;
+                    }
                     _ => {}
                 }
             }

@@ -4,10 +4,12 @@
 //! hyper's connections.
 
 mod accept_loop;
+mod frame_heads;
 mod frames;
 mod framing;
 mod http2;
 mod registry;
+mod responses;
 mod stream;
 #[cfg(test)]
 mod tests;

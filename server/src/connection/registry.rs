@@ -25,6 +25,8 @@ pub(super) struct Activity {
     last_milliseconds: AtomicU64,
     /// Requests that have arrived whose responses have not begun; on HTTP/2, not ended.
     answering: AtomicUsize,
+    /// Responses on HTTP/2 of which something waits for the client.
+    unsent_responses: AtomicUsize,
     close: Notify,
 }
 
@@ -34,6 +36,7 @@ impl Default for Activity {
             opened: Instant::now(),
             last_milliseconds: AtomicU64::new(0),
             answering: AtomicUsize::new(0),
+            unsent_responses: AtomicUsize::new(0),
             close: Notify::new(),
         }
     }
@@ -44,6 +47,15 @@ impl Activity {
     pub(super) fn touch(&self) {
         let elapsed = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.last_milliseconds.store(elapsed, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_unsent_responses(&self, count: usize) {
+        self.unsent_responses.store(count, Ordering::Relaxed);
+    }
+
+    /// Whether something of a response waits for the client, on HTTP/2.
+    pub(super) fn has_unsent_responses(&self) -> bool {
+        self.unsent_responses.load(Ordering::Relaxed) > 0
     }
 
     /// A request arrived; its response begins when the guard is dropped.

@@ -80,9 +80,24 @@ impl Inspection {
         }
     }
 
-    fn sent(&mut self, bytes: usize) {
-        if let Self::Http2(frames) = self {
-            frames.sent(bytes);
+    /// The first `count` bytes of `slices` were sent.
+    fn sent(&mut self, slices: &[IoSlice<'_>], count: usize) {
+        let Self::Http2(frames) = self else {
+            return;
+        };
+        let mut left = count;
+        for slice in slices {
+            let sent = slice.get(..left.min(slice.len())).unwrap_or_default();
+            frames.sent(sent);
+            left -= sent.len();
+        }
+    }
+
+    /// The number of responses of which something is not sent, on HTTP/2.
+    fn unsent_responses(&self) -> usize {
+        match self {
+            Self::Http1(..) => 0,
+            Self::Http2(frames) => frames.unsent_responses(),
         }
     }
 }
@@ -276,6 +291,8 @@ impl AsyncRead for GuardedStream {
         this.activity.touch();
         let read = buffer.filled().get(before..).unwrap_or_default();
         this.inspection.observe(read)?;
+        let unsent = this.inspection.unsent_responses();
+        this.activity.set_unsent_responses(unsent);
         if !this.inspection.awaits_head() {
             this.head.stop();
         }
@@ -300,7 +317,9 @@ impl AsyncWrite for GuardedStream {
         let this = &mut *self;
         let outcome = this.inner.poll_send(cx, slices, &this.files);
         if let Poll::Ready(Ok(sent)) = outcome {
-            this.inspection.sent(sent);
+            this.inspection.sent(slices, sent);
+            let unsent = this.inspection.unsent_responses();
+            this.activity.set_unsent_responses(unsent);
         }
         this.guard_write(outcome, cx)
     }
