@@ -5,7 +5,7 @@
 //! it is missing or does not match its data file. Nothing is lost when the server stops in between;
 //! the next start continues.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,17 +47,54 @@ pub(crate) enum IndexState {
 
 /// Tracks which storages have complete indexes.
 pub(crate) struct ChunkIndexes {
-    /// Finalized storages whose indexes are complete.
-    complete: Mutex<HashSet<StorageId>>,
-    /// Finalized storages of which an index could not be made.
-    failed: Mutex<HashSet<StorageId>>,
-    /// Storages that are next.
-    wanted: Mutex<BTreeSet<StorageId>>,
-    /// Storages with an index that was found to be damaged.
-    damaged: Mutex<HashSet<StorageId>>,
+    known: Mutex<Known>,
     wake: Notify,
     options: LeafIndexOptions,
     growth_bytes_min: u64,
+}
+
+/// What is known of the indexes of storages.
+#[derive(Debug, Default)]
+struct Known {
+    /// Finalized storages whose indexes are complete, or of which one could not be made.
+    settled: HashMap<StorageId, IndexState>,
+    /// Storages that are next.
+    wanted: BTreeSet<StorageId>,
+    /// Storages with an index that was found to be damaged.
+    damaged: HashSet<StorageId>,
+}
+
+impl Known {
+    fn is_complete(&self, id: StorageId) -> bool {
+        self.settled.get(&id) == Some(&IndexState::Complete)
+    }
+
+    fn want(&mut self, id: StorageId) {
+        if self.is_complete(id) {
+            self.settled.remove(&id);
+        }
+        self.wanted.insert(id);
+    }
+
+    /// The indexes were looked at, and are complete unless one is missed meanwhile.
+    fn completed(&mut self, id: StorageId) {
+        if self.wanted.contains(&id) {
+            self.settled.remove(&id);
+        } else {
+            self.settled.insert(id, IndexState::Complete);
+        }
+    }
+
+    /// Forgets what was deleted.
+    fn keep(&mut self, present: &HashSet<StorageId>) {
+        self.settled.retain(|id, _| present.contains(id));
+    }
+
+    fn forget(&mut self, id: StorageId) {
+        self.settled.remove(&id);
+        self.wanted.remove(&id);
+        self.damaged.remove(&id);
+    }
 }
 
 /// What is needed to build indexes.
@@ -86,10 +123,7 @@ enum IndexError {
 impl ChunkIndexes {
     pub(crate) fn new(config: &QueryConfig) -> Self {
         Self {
-            complete: Mutex::default(),
-            failed: Mutex::default(),
-            wanted: Mutex::default(),
-            damaged: Mutex::default(),
+            known: Mutex::default(),
             wake: Notify::new(),
             options: LeafIndexOptions {
                 chunk_bytes: config.chunk_bytes,
@@ -101,26 +135,21 @@ impl ChunkIndexes {
 
     /// Rebuilds the indexes of a storage because part of one is damaged.
     pub(crate) fn rebuild(&self, id: StorageId) {
-        self.damaged.lock().insert(id);
+        self.known.lock().damaged.insert(id);
         self.check(id);
     }
 
     /// Checks the indexes of a storage soon: it was finalized, or an index is missing.
     pub(crate) fn check(&self, id: StorageId) {
-        self.complete.lock().remove(&id);
-        self.wanted.lock().insert(id);
+        self.known.lock().want(id);
         self.wake.notify_one();
     }
 
     /// Whether a finalized storage has its indexes.
     pub(crate) fn state_of(&self, id: StorageId) -> IndexState {
-        if self.complete.lock().contains(&id) {
-            IndexState::Complete
-        } else if self.failed.lock().contains(&id) {
-            IndexState::Failed
-        } else {
-            IndexState::InProgress
-        }
+        let known = self.known.lock();
+        let settled = known.settled.get(&id).copied();
+        settled.unwrap_or(IndexState::InProgress)
     }
 }
 
@@ -149,10 +178,13 @@ pub(crate) async fn maintain(maker: IndexMaker, mut stage: watch::Receiver<Stage
 
 async fn check_all(maker: &IndexMaker, ending: &Arc<AtomicBool>) {
     let all = maker.engine.storages().list(&StorageFilter::default());
+    let present: HashSet<StorageId> = all.iter().map(|storage| storage.id).collect();
+    // Only this task settles storages, so that none was added since the list was made.
+    maker.indexes.known.lock().keep(&present);
     for storage in all {
         // Somebody may wait for those that were just finalized.
         loop {
-            let Some(next) = maker.indexes.wanted.lock().pop_first() else {
+            let Some(next) = maker.indexes.known.lock().wanted.pop_first() else {
                 break;
             };
             if check_storage(maker, next, ending).await.is_break() {
@@ -171,18 +203,17 @@ async fn check_storage(
     id: StorageId,
     ending: &Arc<AtomicBool>,
 ) -> ControlFlow<()> {
-    let ChunkIndexes {
-        complete,
-        failed,
-        wanted,
-        ..
-    } = &*maker.indexes;
+    let known = &maker.indexes.known;
     let is_final = match maker.engine.storages().get(id).map(|storage| storage.state) {
         Ok(StorageState::Finalized) => true,
         Ok(StorageState::Open | StorageState::Recording) => false,
-        _ => return ControlFlow::Continue(()),
+        Ok(_) => return ControlFlow::Continue(()),
+        Err(_) => {
+            known.lock().forget(id);
+            return ControlFlow::Continue(());
+        }
     };
-    if is_final && complete.lock().contains(&id) {
+    if is_final && known.lock().is_complete(id) {
         return ControlFlow::Continue(());
     }
     let tracer = maker.engine.tracer();
@@ -193,18 +224,12 @@ async fn check_storage(
         work.await
     };
     match completed {
-        Ok(()) if is_final => {
-            failed.lock().remove(&id);
-            // A reader may have missed one meanwhile.
-            if !wanted.lock().contains(&id) {
-                complete.lock().insert(id);
-            }
-        }
+        Ok(()) if is_final => known.lock().completed(id),
         Ok(()) => {}
         Err(IndexError::Stopping) => return ControlFlow::Break(()),
         // Deleted in the meantime, or not recovered yet.
         Err(IndexError::Storage(StorageError::StorageNotFound(_))) => {
-            failed.lock().remove(&id);
+            known.lock().forget(id);
         }
         Err(IndexError::Storage(StorageError::Recovering { .. })) => {}
         Err(error) => {
@@ -216,7 +241,7 @@ async fn check_storage(
             );
             maker.metrics.queries.index_failures.inc();
             if is_final {
-                failed.lock().insert(id);
+                known.lock().settled.insert(id, IndexState::Failed);
             }
         }
     }
@@ -231,7 +256,7 @@ async fn complete_storage(
     ending: &Arc<AtomicBool>,
 ) -> Result<(), IndexError> {
     let mut leaves = stored_leaves(&maker.engine, id, Cause::Index).await?;
-    if maker.indexes.damaged.lock().remove(&id) {
+    if maker.indexes.known.lock().damaged.remove(&id) {
         leaves.iter_mut().for_each(|leaf| leaf.sidecar = None);
     }
     let growth_bytes_min = maker.indexes.growth_bytes_min;
@@ -303,5 +328,33 @@ async fn blocking<T: Send + 'static>(
     match done.map_err(|_| IndexError::Stopping)? {
         Err(IndexError::Read(ReadError::Cancelled)) => Err(IndexError::Stopping),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_is_complete_until_an_index_is_missed() {
+        let id = StorageId::from_bytes([1; 16]);
+        let indexes = ChunkIndexes::new(&QueryConfig::default());
+        assert_eq!(indexes.state_of(id), IndexState::InProgress);
+        indexes.known.lock().completed(id);
+        assert_eq!(indexes.state_of(id), IndexState::Complete);
+        indexes.rebuild(id);
+        assert_eq!(indexes.state_of(id), IndexState::InProgress);
+        // It was missed while the indexes were looked at.
+        indexes.known.lock().completed(id);
+        assert_eq!(indexes.state_of(id), IndexState::InProgress);
+        assert_eq!(indexes.known.lock().wanted.pop_first(), Some(id));
+        let failed = IndexState::Failed;
+        indexes.known.lock().settled.insert(id, failed);
+        indexes.check(id);
+        assert_eq!(indexes.state_of(id), failed);
+        let mut known = indexes.known.lock();
+        known.forget(id);
+        let left = known.settled.len() + known.wanted.len() + known.damaged.len();
+        assert_eq!(left, 0);
     }
 }
