@@ -51,7 +51,7 @@ pub(super) enum What {
 /// A request that changed something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Act {
-    /// `token ID (NAME)`, or `anyone` on a server without tokens.
+    /// `token ID (NAME)`, `user NAME` of a proxy, or `anyone` on a server without tokens.
     pub(crate) caller: String,
     pub(crate) method: String,
     pub(crate) path: String,

@@ -108,9 +108,8 @@ impl TraceRequests {
     }
 
     /// Accepts the body of one request, whose agents `caller` may know. When this returns, every
-    /// recording that accepts the spans
-    /// has made them durable, unless the sender does not wait for that.
-    /// Spans that no recording accepts are only in the buffer; the outcome counts them.
+    /// recording that accepts the spans has made them durable, unless the sender does not wait for
+    /// that. Spans that no recording accepts are only in the buffer; the outcome counts them.
     pub(crate) async fn accept(
         &self,
         encoding: OtlpEncoding,

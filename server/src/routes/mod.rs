@@ -27,6 +27,7 @@ mod query;
 mod recordings;
 mod refusals;
 mod retention;
+mod secret_lists;
 mod security;
 mod shares;
 mod storages;

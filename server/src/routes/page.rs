@@ -32,6 +32,14 @@ impl<T> Page<T> {
         let next = items.next().and_then(|_| page.last().map(cursor));
         Self { items: page, next }
     }
+
+    /// The same page of other items.
+    pub(super) fn map<U>(self, other: impl FnMut(T) -> U) -> Page<U> {
+        Page {
+            items: self.items.into_iter().map(other).collect(),
+            next: self.next,
+        }
+    }
 }
 
 /// The number of items in a page.

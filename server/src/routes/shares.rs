@@ -5,22 +5,21 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
-use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::Response;
+use http::{HeaderMap, StatusCode, Uri};
 use query_language::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use storage_format::StorageId;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
-use super::json::{read_json, with_location};
-use super::page::{Page, limit_of, query};
+use super::json::read_json;
+use super::page::{Page, query};
 use super::refusals::{BadRequest, Conflict, NotFound, UnprocessableEntity};
+use super::secret_lists::{ListQuery, created, expiry, page_of};
 use crate::access::{Caller, NewToken, Role, Token, share};
 use crate::app_state::AppState;
 use crate::clock::now_ns;
 use crate::problem::Problem;
-
-const SECOND_NS: i64 = 1_000_000_000;
 
 /// A share to create.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -62,17 +61,6 @@ pub(super) struct NewShareDocument {
     document: ShareDocument,
 }
 
-/// Selection of shares.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct SharesQuery {
-    /// The `next` of the previous page.
-    cursor: Option<String>,
-    /// Maximum number of items, up to 1000; 100 by default.
-    limit: Option<usize>,
-}
-
 impl From<&Token> for ShareDocument {
     fn from(share: &Token) -> Self {
         let storage = share.storages.first();
@@ -112,13 +100,12 @@ pub(super) async fn create(
     let id: StorageId = id.parse()?;
     app.engine.storages().get(id)?;
     let request: ShareCreation = read_json(&app, &headers, body).await?;
-    let lasts = i64::from(request.expires_seconds) * SECOND_NS;
     let new = NewToken {
         name: request.name,
         role: Role::Share,
         agents: Vec::new(),
         storages: vec![id],
-        expires: Some(now_ns().saturating_add(lasts)),
+        expires: Some(expiry(request.expires_seconds)),
     };
     let (share, secret) = app.access.create(&caller, new).await?;
     tracing::info!(share = share.id, storage = %id, "a storage was shared");
@@ -127,18 +114,13 @@ pub(super) async fn create(
         path: share::path_of(&secret),
         document: ShareDocument::from(&*share),
     };
-    let mut response = (StatusCode::CREATED, Json(document)).into_response();
-    let no_store = HeaderValue::from_static("no-store");
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, no_store);
-    Ok(with_location(response, location))
+    Ok(created(document, location))
 }
 
 /// Lists the shares of a storage, sorted by id, without their secrets.
 #[utoipa::path(
     get, operation_id = "list_shares", path = "/storages/{id}/shares", tag = "tokens",
-    params(("id" = String, Path), SharesQuery),
+    params(("id" = String, Path), ListQuery),
     responses(
         (status = 200, body = Page<ShareDocument>, description = "Shares, by id"),
         BadRequest, NotFound,
@@ -150,18 +132,13 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page<ShareDocument>>, Problem> {
     let id: StorageId = id.parse()?;
-    let parameters: SharesQuery = query(&uri)?;
+    let asked: ListQuery = query(&uri)?;
     app.engine.storages().get(id)?;
     let mut shares = app.access.tokens();
     shares.retain(|share| is_of(share, id));
-    shares.sort_by(|one, other| one.id.cmp(&other.id));
-    let after = parameters.cursor.unwrap_or_default();
-    let rest = shares.iter().filter(|share| share.id > after);
-    Ok(Json(Page::of(
-        rest.map(|share| ShareDocument::from(&**share)),
-        limit_of(parameters.limit)?,
-        |share| share.id.clone(),
-    )))
+    Ok(Json(page_of(shares, asked, |share| {
+        ShareDocument::from(share)
+    })?))
 }
 
 /// Revokes a share: its URL is refused from now on. Repeating the request changes nothing.

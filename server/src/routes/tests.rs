@@ -1,6 +1,7 @@
 //! Every route is described, and every described route exists.
 
 mod admission;
+mod codes;
 mod cors;
 
 use std::collections::BTreeSet;

@@ -5,22 +5,21 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Extension, Path, State};
-use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::Response;
+use http::{HeaderMap, StatusCode, Uri};
 use query_language::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use storage_format::{AgentId, StorageId};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
-use super::json::{read_json, with_location};
-use super::page::{Page, limit_of, query};
+use super::json::read_json;
+use super::page::{Page, query};
 use super::refusals::{BadRequest, Conflict, NotFound, UnprocessableEntity};
+use super::secret_lists::{ListQuery, created, expiry, page_of};
 use crate::access::{Caller, NewToken, Role, Token, TokensError};
 use crate::app_state::AppState;
 use crate::clock::now_ns;
 use crate::problem::Problem;
-
-const SECOND_NS: i64 = 1_000_000_000;
 
 /// A token to create.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -68,17 +67,6 @@ pub(super) struct NewTokenDocument {
     document: TokenDocument,
 }
 
-/// Selection of tokens.
-#[derive(Debug, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct TokensQuery {
-    /// The `next` of the previous page.
-    cursor: Option<String>,
-    /// Maximum number of items, up to 1000; 100 by default.
-    limit: Option<usize>,
-}
-
 impl From<&Token> for TokenDocument {
     fn from(token: &Token) -> Self {
         Self {
@@ -114,9 +102,6 @@ pub(super) async fn create(
     let agents: Result<Vec<AgentId>, _> = request.agents.iter().map(|id| id.parse()).collect();
     let storages: Result<Vec<StorageId>, _> =
         request.storages.iter().map(|id| id.parse()).collect();
-    let lasts = request
-        .expires_seconds
-        .map(|seconds| i64::from(seconds) * SECOND_NS);
     if request.role == Role::Share {
         return Err(
             TokensError::Invalid("shares are made by POST /api/v1/storages/{id}/shares").into(),
@@ -127,7 +112,7 @@ pub(super) async fn create(
         role: request.role,
         agents: agents?,
         storages: storages?,
-        expires: lasts.map(|lasts| now_ns().saturating_add(lasts)),
+        expires: request.expires_seconds.map(expiry),
     };
     let (token, secret) = app.access.create(&caller, new).await?;
     tracing::info!(token = token.id, role = ?token.role, "a token was created");
@@ -136,17 +121,12 @@ pub(super) async fn create(
         token: secret,
         document: TokenDocument::from(&*token),
     };
-    let mut response = (StatusCode::CREATED, Json(document)).into_response();
-    let no_store = HeaderValue::from_static("no-store");
-    response
-        .headers_mut()
-        .insert(header::CACHE_CONTROL, no_store);
-    Ok(with_location(response, location))
+    Ok(created(document, location))
 }
 
 /// Lists tokens, sorted by id, without their secrets.
 #[utoipa::path(
-    get, operation_id = "list_tokens", path = "/tokens", tag = "tokens", params(TokensQuery),
+    get, operation_id = "list_tokens", path = "/tokens", tag = "tokens", params(ListQuery),
     responses(
         (status = 200, body = Page<TokenDocument>, description = "Tokens, by id"),
         BadRequest,
@@ -156,16 +136,11 @@ pub(super) async fn list(
     State(app): State<Arc<AppState>>,
     uri: Uri,
 ) -> Result<Json<Page<TokenDocument>>, Problem> {
-    let parameters: TokensQuery = query(&uri)?;
-    let mut tokens = app.access.tokens();
-    tokens.sort_by(|one, other| one.id.cmp(&other.id));
-    let after = parameters.cursor.unwrap_or_default();
-    let rest = tokens.iter().filter(|token| token.id > after);
-    Ok(Json(Page::of(
-        rest.map(|token| TokenDocument::from(&**token)),
-        limit_of(parameters.limit)?,
-        |token| token.id.clone(),
-    )))
+    let asked: ListQuery = query(&uri)?;
+    let tokens = app.access.tokens();
+    Ok(Json(page_of(tokens, asked, |token| {
+        TokenDocument::from(token)
+    })?))
 }
 
 /// Revokes a token: it is refused from now on. Repeating the request changes nothing.
