@@ -1,6 +1,6 @@
 // Requests to the server, with the token if one is needed.
 
-import { ask, make } from "./dom.js";
+import { ask, make, progressOf } from "./dom.js";
 import { parse, write } from "./json.js";
 import { bytes } from "./units.js";
 
@@ -165,11 +165,56 @@ export async function query(id, question, signal) {
   return { rows, skipped, notes };
 }
 
-/** Saves the body of a response as a file. */
+/** Saves the body of a response as a file, and shows how much has come. */
 export async function save(response, name) {
-  const link = make("a", { href: URL.createObjectURL(await response.blob()), download: name });
+  const length = Number(response.headers.get("content-length")) || null;
+  const shown = progressOf(name);
+  const pieces = [];
+  let done = 0;
+  try {
+    const reader = response.body.getReader();
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      pieces.push(piece.value);
+      done += piece.value.length;
+      shown.update(done, length);
+    }
+  } finally {
+    shown.end();
+  }
+  const link = make("a", { href: URL.createObjectURL(new Blob(pieces)), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
+
+/** Sends a file; `each` is called with the bytes that are sent and their number. Returns the answer. */
+export async function upload(path, file, type, { each, signal }) {
+  // If a token is needed, it is asked for before the file is sent.
+  await send("/api/v1/storages?limit=1", { signal });
+  signal.throwIfAborted();
+  const request = new XMLHttpRequest();
+  return new Promise((resolve, reject) => {
+    request.open("POST", addressOf(path));
+    request.setRequestHeader("content-type", type);
+    if (token()) request.setRequestHeader("authorization", `Bearer ${token()}`);
+    request.upload.addEventListener("progress", event => each(event.loaded, event.total));
+    request.addEventListener("load", () => {
+      const document = parsed(request.responseText);
+      if (request.status < 300) resolve(document);
+      else reject(new Refused(request.status, document));
+    });
+    request.addEventListener("error", () => reject(new Error("The connection ended before the file was sent.")));
+    request.addEventListener("abort", () => reject(signal.reason));
+    signal.addEventListener("abort", () => request.abort());
+    request.send(file);
+  });
+}
+
+function parsed(text) {
+  try {
+    return parse(text);
+  } catch {
+    return null;
+  }
 }
 
 /** Downloads what is at a path. Without a token the browser writes it to the disk as it comes. */

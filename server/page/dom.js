@@ -1,5 +1,7 @@
 // Elements and messages.
 
+import { bytes } from "./units.js";
+
 /** An element; `attributes` may have listeners (`onclick`), `dataset` and properties such as `value`. */
 export function make(name, attributes = {}, ...children) {
   const node = document.createElement(name);
@@ -41,6 +43,21 @@ export function say(text, { bad = false, more = [] } = {}) {
     ...more.filter(Boolean).map(line => make("p", { class: "faint" }, line)));
   document.getElementById("messages").append(box);
   if (!bad) setTimeout(() => box.remove(), 6000);
+}
+
+/** Shows how far something is until it ends; the number of all bytes may not be known. */
+export function progressOf(title) {
+  const bar = make("progress", { "aria-label": title });
+  const text = make("p", {}, title);
+  const box = make("div", { class: "message" }, text, bar);
+  document.getElementById("messages").append(box);
+  return {
+    update(done, all) {
+      text.textContent = all ? `${title}: ${bytes(done)} of ${bytes(all)}` : `${title}: ${bytes(done)}`;
+      if (all) bar.value = done / all;
+    },
+    end: () => box.remove(),
+  };
 }
 
 /** Shows why something failed: what, cause and remedy of a problem document. */

@@ -1,6 +1,6 @@
 // The list of storages.
 
-import { change, isShare, pause, send } from "./api.js";
+import { change, isShare, pause, upload } from "./api.js";
 import { ask, badge, button, empty, make, say, table } from "./dom.js";
 import { refresh } from "./refresh.js";
 import { bytes, count, date, duration } from "./units.js";
@@ -114,18 +114,23 @@ function createStorage(done) {
 
 function importStorage(done) {
   const file = make("input", { type: "file", accept: ".zip", required: true });
-  ask("Import a storage", [
+  const bar = make("progress", { hidden: true, "aria-label": "Sent" });
+  const leave = new AbortController();
+  const dialog = ask("Import a storage", [
     make("p", { class: "faint" }, "A ZIP archive that an export made."),
     { name: "file", label: "Archive", input: file },
+    bar,
   ], {
     label: "Import",
     submit: async ({ file }) => {
-      const response = await send("/api/v1/storages/import", {
-        method: "POST", body: file, headers: { "content-type": "application/zip" },
-      });
-      const storage = await response.json();
+      const each = (sent, all) => {
+        bar.hidden = false;
+        bar.value = sent / all;
+      };
+      const storage = await upload("/api/v1/storages/import", file, "application/zip", { each, signal: leave.signal });
       say(`${storage.name || storage.id} was imported`);
       done();
     },
   });
+  dialog.addEventListener("close", () => leave.abort());
 }

@@ -1,6 +1,9 @@
 // Longer work with the page: lists that change while they are used, copies, traces of the server.
 
 import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { counted, end, fill, given, open, press, server, shows, text, until } from "./browser.mjs";
 
 const { storage, push } = given;
@@ -79,6 +82,32 @@ const polled = page => page.waitForResponse(response => response.url().includes(
   await until(page, before => Number(/^([\d,]+) events/.exec(document.querySelector(".rows-note").textContent)?.[1].replaceAll(",", "")) > before, before);
   assert.equal(await counted(page), before + push.bodies.length);
   await until(page, () => !document.body.textContent.includes("came since"));
+  await page.close();
+}
+
+// An archive is imported, and the dialog shows how much is sent.
+{
+  await api("POST", `/storages/${storage}/finalize`);
+  const folder = mkdtempSync(join(tmpdir(), "page-"));
+  const archive = join(folder, "first.zip");
+  const exported = await fetch(`${server}/api/v1/storages/${storage}/export`);
+  writeFileSync(archive, Buffer.from(await exported.arrayBuffer()));
+  await fetch(`${server}/api/v1/storages/${storage}`, { method: "DELETE" });
+  const page = await open("#/");
+  for (const [file, words] of [["/dev/null", "archive"], [archive, "imported"]]) {
+    await press(page, "Import …");
+    await page.evaluate(() => {
+      globalThis.sent = 0;
+      new MutationObserver(() => { globalThis.sent = Math.max(globalThis.sent, document.querySelector("dialog progress")?.value ?? 0); })
+        .observe(document.querySelector("dialog progress"), { attributes: true });
+    });
+    await (await page.$("dialog input[type=file]")).uploadFile(file);
+    await press(page, "Import", "dialog");
+    await shows(page, words);
+    if (file !== archive) await press(page, "Cancel", "dialog");
+  }
+  assert.equal(await page.evaluate(() => globalThis.sent), 1);
+  rmSync(folder, { recursive: true });
   await page.close();
 }
 
