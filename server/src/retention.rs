@@ -19,7 +19,7 @@ use crate::clock;
 use crate::config::RetentionConfig;
 
 const NS: i64 = 1_000_000_000;
-/// A plan is made anew after this time: what it considered may have changed.
+/// A plan is good for this long: what it considered may change.
 const PLAN_LASTS: Duration = Duration::from_secs(10);
 
 /// The bounds of finalized storages.
@@ -211,7 +211,7 @@ struct Round {
 
 /// Deletes what a policy deletes. A deletion can take long, and meanwhile the clock may jump, a job
 /// may begin to read the next storage, or somebody takes its label away: each is looked at again
-/// before it is deleted, and the plan is made anew when something in it is no longer true.
+/// before it is deleted, and there is another plan when something in it is no longer true.
 async fn delete_planned(
     app: &AppState,
     policy: &Policy,

@@ -108,18 +108,11 @@ impl AccessConfig {
                 invalid(key, what, "the roles are agent, reader and operator");
             }
         }
-        for (key, value) in [
-            ("proxy_group_header", &self.proxy_group_header),
-            ("proxy_addresses", &self.proxy_addresses),
-            ("proxy_user_roles", &self.proxy_user_roles),
-            ("proxy_group_roles", &self.proxy_group_roles),
-        ] {
-            if !self.has_proxy() && !value.is_empty() {
-                let what = "is set, but access.proxy_user_header is empty".to_owned();
-                let remedy =
-                    "set the field in which the proxy names users; without it nobody is refused";
-                invalid(key, what, remedy);
-            }
+        for key in self.set_without_users() {
+            let what = "is set, but access.proxy_user_header is empty".to_owned();
+            let remedy =
+                "set the field in which the proxy names users; without it nobody is refused";
+            invalid(key, what, remedy);
         }
         if self.has_proxy() && items(&self.proxy_addresses).next().is_none() {
             let what = "is empty, but access.proxy_user_header is set".to_owned();
@@ -127,6 +120,21 @@ impl AccessConfig {
             invalid("proxy_addresses", what, remedy);
         }
         all
+    }
+}
+
+impl AccessConfig {
+    /// The settings that need the field of users, which is not set.
+    fn set_without_users(&self) -> impl Iterator<Item = &'static str> {
+        let all = [
+            ("proxy_group_header", &self.proxy_group_header),
+            ("proxy_addresses", &self.proxy_addresses),
+            ("proxy_user_roles", &self.proxy_user_roles),
+            ("proxy_group_roles", &self.proxy_group_roles),
+        ];
+        let is_missing = !self.has_proxy();
+        let set = all.map(|(key, value)| (is_missing && !value.is_empty()).then_some(key));
+        set.into_iter().flatten()
     }
 }
 

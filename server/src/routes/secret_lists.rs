@@ -44,15 +44,14 @@ pub(super) fn created(document: impl Serialize, location: String) -> Response {
 }
 
 /// A page of `tokens`, sorted by id, as documents.
-pub(super) fn page_of<D>(
-    mut tokens: Vec<Arc<Token>>,
-    asked: ListQuery,
-    document: impl Fn(&Token) -> D,
-) -> Result<Page<D>, Problem> {
+pub(super) fn page_of<D>(mut tokens: Vec<Arc<Token>>, asked: ListQuery) -> Result<Page<D>, Problem>
+where
+    D: for<'a> From<&'a Token>,
+{
     let limit = limit_of(asked.limit)?;
     tokens.sort_by(|one, other| one.id.cmp(&other.id));
     let after = asked.cursor.unwrap_or_default();
     let rest = tokens.iter().filter(|token| token.id > after);
     let page = Page::of(rest, limit, |token| token.id.clone());
-    Ok(page.map(|token| document(token)))
+    Ok(page.map(|token| D::from(&**token)))
 }

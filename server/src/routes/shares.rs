@@ -136,9 +136,7 @@ pub(super) async fn list(
     app.engine.storages().get(id)?;
     let mut shares = app.access.tokens();
     shares.retain(|share| is_of(share, id));
-    Ok(Json(page_of(shares, asked, |share| {
-        ShareDocument::from(share)
-    })?))
+    Ok(Json(page_of(shares, asked)?))
 }
 
 /// Revokes a share: its URL is refused from now on. Repeating the request changes nothing.

@@ -137,10 +137,7 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page<TokenDocument>>, Problem> {
     let asked: ListQuery = query(&uri)?;
-    let tokens = app.access.tokens();
-    Ok(Json(page_of(tokens, asked, |token| {
-        TokenDocument::from(token)
-    })?))
+    Ok(Json(page_of(app.access.tokens(), asked)?))
 }
 
 /// Revokes a token: it is refused from now on. Repeating the request changes nothing.
