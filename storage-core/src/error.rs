@@ -8,22 +8,7 @@ use storage_format::{
     storage_file::StorageState,
 };
 
-use crate::read::FileEnds;
-
-/// Errors after which the same operation may succeed: the operating system ran out of file
-/// descriptors or memory, or was interrupted. They say nothing about the disk.
-const TRANSIENT: [Errno; 5] = [
-    Errno::MFILE,
-    Errno::NFILE,
-    Errno::NOMEM,
-    Errno::AGAIN,
-    Errno::INTR,
-];
-
-/// Whether the same operation may succeed later.
-pub(crate) fn is_transient(error: &io::Error) -> bool {
-    Errno::from_io_error(error).is_some_and(|errno| TRANSIENT.contains(&errno))
-}
+use crate::{nature::is_transient, read::FileEnds};
 
 /// Size and checksum of the bytes of a packet, which identify them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,6 +208,16 @@ pub enum StorageError {
         what: &'static str,
         /// The limit.
         max: usize,
+    },
+    /// The storage has had as many data files as one can have.
+    #[error(
+        "storage {storage} has had {max} data files, and none can have more: finalize it, and push \
+         to another storage",
+        max = storage_format::limits::DATA_FILE_COUNT_MAX
+    )]
+    FilesUsedUp {
+        /// The storage.
+        storage: StorageId,
     },
     /// Too many bytes are in flight.
     #[error("the limit of {max} bytes in flight is reached: try again later")]
@@ -445,6 +440,7 @@ impl StorageError {
             Self::Invalid { .. } => "invalid_value",
             Self::IdempotencyKeyReused(_) => "idempotency_key_reused",
             Self::LimitReached { .. } => "limit_reached",
+            Self::FilesUsedUp { .. } => "data_files_used_up",
             Self::Busy { .. } | Self::ShareUsed { .. } => "busy",
             Self::DiskLow { .. } | Self::FilesLow { .. } => "disk_low",
             Self::DiskFull { .. } => "disk_full",

@@ -1,6 +1,6 @@
 //! What a storage knows of its repairs, and of damage that was not repaired.
 
-use std::{path::Path, sync::Arc};
+use std::{io, path::Path, sync::Arc};
 
 use storage_format::{
     paths::{FileName, FileRole},
@@ -24,12 +24,23 @@ impl Storage {
         if !self.info().lists(FileRole::Repairs) {
             return;
         }
-        match read_repairs(&self.folder, self.id) {
+        let name = FileName::Repairs(self.id).to_string();
+        let gone = || {
+            let path = self.folder.join(&name);
+            StorageError::io("read", path)(io::ErrorKind::NotFound.into())
+        };
+        let read = read_repairs(&self.folder, self.id);
+        match read.and_then(|repairs| repairs.ok_or_else(gone)) {
             Ok(repairs) => self.set_repairs(repairs),
-            Err(error) => tracing::error!(
-                %error, storage = %self.id,
-                "it is not known which packets of a repaired storage are missing"
-            ),
+            Err(error) => {
+                tracing::error!(
+                    %error, storage = %self.id,
+                    "it is not known which packets of a repaired storage are missing"
+                );
+                if error.is_loss() {
+                    self.checked.damage.add(&name, 0, error.to_string());
+                }
+            }
         }
     }
 

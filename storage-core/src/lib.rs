@@ -65,6 +65,7 @@ mod listed;
 mod live_index;
 mod log_scan;
 mod merging;
+mod nature;
 mod own_files;
 mod panic;
 mod poison;

@@ -457,7 +457,7 @@ impl Storage {
         }
         let error = match read() {
             Ok((_, bytes)) => return Ok(bytes),
-            Err(error) if storage_copy::is_loss(&error) => error,
+            Err(error) if error.is_loss() => error,
             Err(error) => return Err(error),
         };
         // Both copies have the bytes of what is in memory.

@@ -33,24 +33,11 @@ pub(crate) fn read(
     Ok((file, bytes))
 }
 
-/// Whether an error says that the bytes of a file are lost, and not only that they could not be
-/// read now.
-pub(crate) fn is_loss(error: &StorageError) -> bool {
-    match error {
-        StorageError::Damaged { .. } => true,
-        StorageError::Io { source, .. } => {
-            source.kind() == io::ErrorKind::NotFound
-                || source.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
-        }
-        _ => false,
-    }
-}
-
 /// The storage file from its second copy, after `error` when the first was read; blocks the
 /// thread. `None` without an intact copy.
 pub(crate) fn restore(folder: &Path, id: StorageId, error: &StorageError) -> Option<StorageFile> {
     let (file, bytes) = match read(folder, id, &FileName::StorageCopy(id)) {
-        Ok(found) if is_loss(error) => found,
+        Ok(found) if error.is_loss() => found,
         _ => return None,
     };
     // Only a finalized storage has a copy.

@@ -399,13 +399,23 @@ async fn only_a_failed_storage_is_repaired() {
     engine.shutdown().await.unwrap();
 }
 
-/// The repair file of an open storage is damaged: where its log was cut is in the data files.
+/// The repair file of an open storage is damaged or gone: where its log was cut, inside of a file
+/// or between two, is in the data files.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_repair_file_is_derived_from_the_log() {
-    for is_damaged_again in [false, true] {
+async fn a_lost_repair_file_is_derived_from_the_log() {
+    let cases = [
+        (false, 1, false),
+        (false, 1, true),
+        (true, 1, false),
+        (true, 1, true),
+        (true, PACKETS / 2, false),
+    ];
+    for (is_gone, damaged, is_damaged_again) in cases {
         let (folder, storage) = two_files(false).await;
         let files = data_files(folder.path(), storage);
-        flip(&files[0], batches(&files[0], storage)[1].0 + 200);
+        let file = &files[(damaged / (PACKETS / 2)) as usize];
+        let batch = (damaged % (PACKETS / 2)) as usize;
+        flip(file, batches(file, storage)[batch].0 + 200);
         let engine = open(folder.path()).await;
         repair(&engine, storage, true).await;
         push_all(&engine, storage, "array", PACKETS..PACKETS + 3).await;
@@ -413,8 +423,13 @@ async fn a_damaged_repair_file_is_derived_from_the_log() {
         engine.shutdown().await.unwrap();
         let path = killed.path().join(STORAGES_FOLDER);
         let name = FileName::Repairs(storage).to_string();
-        flip(&path.join(storage.to_string()).join(name), 40);
-        let mut whole: Vec<u64> = (0..PACKETS + 3).filter(|&at| at != 1).collect();
+        let repairs = path.join(storage.to_string()).join(name);
+        if is_gone {
+            std::fs::remove_file(repairs).unwrap();
+        } else {
+            flip(&repairs, 40);
+        }
+        let mut whole: Vec<u64> = (0..PACKETS + 3).filter(|&at| at != damaged).collect();
         if is_damaged_again {
             let copied = data_files(killed.path(), storage).pop().unwrap();
             let copied = copied.with_file_name(FileName::Data(DataFileId(2)).to_string());
@@ -425,20 +440,21 @@ async fn a_damaged_repair_file_is_derived_from_the_log() {
         let engine = open(killed.path()).await;
         let found = engine.storages().status(storage).unwrap();
         assert_eq!(found.state, StorageState::Failed);
+        assert!(found.failure.unwrap().contains(".repairs"));
         let repaired = repair(&engine, storage, true).await;
         assert!(repaired.missing_packets >= 1, "{repaired:?}");
         if is_damaged_again {
             whole = sequences(&engine, storage).await;
             assert!(whole.len() as u64 >= PACKETS, "{whole:?}");
         }
-        check_storage(&engine, storage, &whole, &[1]).await;
+        check_storage(&engine, storage, &whole, &[damaged]).await;
         push_all(&engine, storage, "array", PACKETS + 3..PACKETS + 5).await;
         whole.extend(PACKETS + 3..PACKETS + 5);
         engine.shutdown().await.unwrap();
         let engine = open(killed.path()).await;
-        check_storage(&engine, storage, &whole, &[1]).await;
+        check_storage(&engine, storage, &whole, &[damaged]).await;
         engine.storages().finalize(storage).await.unwrap();
-        check_storage(&engine, storage, &whole, &[1]).await;
+        check_storage(&engine, storage, &whole, &[damaged]).await;
         engine.shutdown().await.unwrap();
     }
 }

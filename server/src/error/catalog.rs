@@ -97,6 +97,9 @@ const CATALOG: &[Entry] = catalog! {
         "packets are decoded with the trace metadata of their agent, and an agent of this name \
          already has other metadata here",
         "read the packets where they are, or exclude the agent from the copy";
+    409 "data_files_used_up" "the storage can have no more data files",
+        "the ids of the data files of a storage are limited, and never used again",
+        "finalize the storage, and push to another one";
     409 "earlier_packet_refused" "an earlier packet of the stream was refused",
         "packets of a stream are written in order",
         "push again, starting with the first refused packet";

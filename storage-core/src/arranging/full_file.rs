@@ -33,7 +33,7 @@ use super::{
 use crate::{
     StorageError,
     clock::{now_ns, random_u64},
-    io::{StagedFile, rename, sync_folder},
+    io::{StagedFile, rename_new, sync_folder},
     io_thread::Tail,
     leaf_bytes::{LeafMap, LeafReader},
     log_scan::LogScanner,
@@ -221,7 +221,8 @@ impl FilePlan {
         remove(&unpublished);
         let copied = self.copy(&unpublished, &mut pace);
         let (length, checksum) = copied.inspect_err(|_| remove(&unpublished))?;
-        rename(&unpublished, &path)
+        self.remove_earlier(&path);
+        rename_new(&unpublished, &path)
             .map_err(StorageError::io("rename", &path))
             .inspect_err(|_| remove(&unpublished))?;
         crate::fault_point!("arrange.file_copied");
@@ -246,6 +247,17 @@ impl FilePlan {
         }
         crate::fault_point!("arrange.file_indexed");
         Ok(full)
+    }
+
+    /// Removes the arranged file of an attempt that could not remove it: this file is still part of
+    /// the log, so no storage file names it. Nothing else that has its name is removed.
+    fn remove_earlier(&self, path: &Path) {
+        let header = LogScanner::header(path, self.candidate.storage, self.header.file);
+        let replaces = header.ok().and_then(Result::ok);
+        let replaces = replaces.and_then(|header| header.replaces);
+        if replaces.is_some_and(|replaced| replaced.file == self.candidate.file) {
+            remove(path);
+        }
     }
 
     fn move_parts(&self, full: &mut FullFile, pace: &mut Pace) -> Result<(), StorageError> {

@@ -148,6 +148,10 @@ impl Output {
     /// Creates the next data file.
     fn create(&mut self) -> Result<DataFileId, StorageError> {
         let id = DataFileId(self.next_file);
+        if !id.is_of_log() {
+            let storage = self.storage;
+            return Err(StorageError::FilesUsedUp { storage });
+        }
         self.next_file = self.next_file.saturating_add(1);
         let name = FileName::Data(id).to_string();
         let staged = StagedFile::create(self.folder.join(&name))?;

@@ -21,7 +21,7 @@ use super::{
     known_damage::KnownDamage,
     sums::{Expected, Sums},
 };
-use crate::{Counters, StorageError, read::ReadFile, storage_copy::is_loss, traced::on_thread};
+use crate::{Counters, StorageError, read::ReadFile, traced::on_thread};
 
 /// Bytes per read.
 const READ_BYTES: u64 = 256 << 10;
@@ -125,7 +125,7 @@ impl Blocks {
 
     /// Remembers damage of a block, says it in the log, and counts it, once.
     fn note_damage(&self, range: &Range<u64>, error: &StorageError) {
-        if !is_loss(error) || !self.damage.add(&self.name, range.start, error.to_string()) {
+        if !error.is_loss() || !self.damage.add(&self.name, range.start, error.to_string()) {
             return;
         }
         self.counters.damaged_blocks.add(1);

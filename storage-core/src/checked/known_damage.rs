@@ -22,7 +22,7 @@ pub(crate) struct KnownDamage {
 
 impl KnownDamage {
     /// Adds damage; whether it was not known.
-    pub(super) fn add(&self, file: &str, offset: u64, what: String) -> bool {
+    pub(crate) fn add(&self, file: &str, offset: u64, what: String) -> bool {
         let mut places = self.places.lock();
         if places.len() >= PLACES_MAX {
             return false;

@@ -25,7 +25,6 @@ use crate::{
     codec,
     read::{ReadFile, read_at},
     storage::{Storage, StorageReader},
-    storage_copy::is_loss,
     traced::{operation, tag},
     tree::{Found, merge, resolve},
     verify::verify,
@@ -322,7 +321,7 @@ impl Reading {
         let unindexed = match loaded {
             Ok(()) => None,
             // Its files can be verified without an index.
-            Err(error) if is_loss(&error) => Some(error),
+            Err(error) if error.is_loss() => Some(error),
             Err(error) => return Err(error),
         };
         self.blocking

@@ -72,7 +72,7 @@ impl TreeLoader {
         let is_listed = !names.is_empty();
         let loaded = self
             .blocking
-            .run(Cause::Query, move || Ok(load_parts(&folder, id, &names)))
+            .run(Cause::Query, move || load_parts(&folder, id, &names))
             .await?;
         let tree = match loaded {
             Some(tree) if is_listed => tree,

@@ -3,7 +3,10 @@
 use std::{fs::File, io, path::Path};
 
 use io_trace::Operation;
-use rustix::fs::{Advice, CWD, RenameFlags, fadvise, renameat_with};
+use rustix::{
+    fs::{Advice, CWD, RenameFlags, fadvise, renameat_with},
+    io::Errno,
+};
 
 #[cfg(test)]
 use super::faulty;
@@ -22,6 +25,28 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
         #[cfg(test)]
         let _disk = faulty::rename(from, to)?;
         std::fs::rename(from, to)
+    })
+}
+
+/// Renames a file; fails if there is one with the new name.
+pub(crate) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    operation(Operation::Rename, to, || {
+        #[cfg(test)]
+        let _disk = if to.exists() {
+            None
+        } else {
+            faulty::rename(from, to)?
+        };
+        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            // The file system has no such rename.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            renamed => return Ok(renamed?),
+        }
+        match to.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => std::fs::rename(from, to),
+            Err(error) => Err(error),
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+        }
     })
 }
 

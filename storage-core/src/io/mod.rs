@@ -34,7 +34,9 @@ use std::{
 pub(crate) use blocking::BlockingIo;
 pub(crate) use buffer::BUFFER_BYTES;
 pub(crate) use direct_read::DirectFile;
-pub(crate) use files::{create_folder, drop_cached, exchange, remove_file, remove_folder, rename};
+pub(crate) use files::{
+    create_folder, drop_cached, exchange, remove_file, remove_folder, rename, rename_new,
+};
 pub(crate) use staged::{StagedFile, sync_folder, truncate};
 pub(crate) use traced::TracedIo;
 

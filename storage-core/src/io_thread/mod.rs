@@ -124,6 +124,9 @@ pub(crate) enum IoThreadError {
         path: PathBuf,
         errno: Errno,
     },
+    /// The log has had as many data files as there are ids; nothing is lost.
+    #[error("the log has no id left for another data file")]
+    FilesUsedUp,
     /// An earlier write of the same log was refused.
     #[error("an earlier packet of the same stream was refused")]
     Aborted,

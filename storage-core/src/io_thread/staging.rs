@@ -24,8 +24,8 @@ use super::{
 use crate::{
     clock::{now_ns, random_u64},
     counters::Counters,
-    error::is_transient,
     io::{BLOCK_BYTES, BUFFER_BYTES, BlockIo, OpenHow},
+    nature::is_transient,
 };
 
 /// First preallocated extent; each next one is as long as the file at that time.
@@ -146,7 +146,7 @@ impl<B: BlockIo> Writer<B> {
         };
         let OpenFile { id, tail, .. } = open;
         let result = if tail.length == 0 {
-            // Nothing in it was acknowledged; the next file has another name.
+            // Nothing in it was acknowledged.
             Ok(())
         } else {
             let ended = PreviousFile {
@@ -165,10 +165,16 @@ impl<B: BlockIo> Writer<B> {
         {
             tracing::warn!(%error, file = %id, "a data file cannot be closed");
         }
-        if tail.length == 0
-            && let Err(error) = self.io.remove(&self.path(id)).await
-        {
-            tracing::warn!(%error, file = %id, "an empty data file cannot be removed");
+        if tail.length == 0 {
+            match self.io.remove(&self.path(id)).await {
+                // Nothing says that there was such a file: otherwise refused batches would use up
+                // the ids.
+                Ok(()) if log.end.next_file == id.0.saturating_add(1) => log.end.next_file = id.0,
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::warn!(%error, file = %id, "an empty data file cannot be removed");
+                }
+            }
         }
         result
     }
@@ -222,16 +228,7 @@ impl<B: BlockIo> Writer<B> {
         }
         if log.file.is_none() {
             self.cut_recovered(&mut log.end).await?;
-            let (id, file) = loop {
-                let id = DataFileId(log.end.next_file);
-                log.end.next_file = log.end.next_file.saturating_add(1);
-                match self.io.open(&self.path(id), OpenHow::CreateData).await {
-                    // An arranged file of a finalization that failed, which could not be removed.
-                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                    file => break (id, file),
-                }
-            };
-            let file = file.map_err(|error| self.failure("create", id, &error))?;
+            let (id, file) = self.create(&mut log.end).await?;
             crate::fault_point!(async "write.file_created");
             log.file = Some(OpenFile {
                 file: Rc::new(file),
@@ -245,6 +242,27 @@ impl<B: BlockIo> Writer<B> {
             });
         }
         Ok(log.file.as_mut().expect("a file was opened above"))
+    }
+
+    /// Creates the next file. Only one that was created uses up an id: beyond the last id of a log
+    /// are those of arranged files.
+    async fn create(&self, end: &mut LogEnd) -> Result<(DataFileId, B::File), IoThreadError> {
+        loop {
+            let id = DataFileId(end.next_file);
+            if !id.is_of_log() {
+                return Err(IoThreadError::FilesUsedUp);
+            }
+            let next = end.next_file.saturating_add(1);
+            match self.io.open(&self.path(id), OpenHow::CreateData).await {
+                Ok(file) => {
+                    end.next_file = next;
+                    return Ok((id, file));
+                }
+                // An arranged file of a finalization that failed, which could not be removed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => end.next_file = next,
+                Err(error) => return Err(self.failure("create", id, &error)),
+            }
+        }
     }
 
     /// Whether the next batch begins a new file.

@@ -30,18 +30,22 @@ impl Listing {
 
     /// Takes the arranged files, and the index parts that describe them, of a finalization that
     /// was interrupted.
-    pub(super) fn take_arranged(&mut self, storage: StorageId) -> Vec<PathBuf> {
-        let ArrangedFiles { data, parts } = self.arranged(storage);
+    ///
+    /// # Errors
+    /// When a part cannot be read, but may be intact.
+    pub(super) fn take_arranged(
+        &mut self,
+        storage: StorageId,
+    ) -> Result<Vec<PathBuf>, StorageError> {
+        let ArrangedFiles { data, parts } = self.arranged(storage)?;
         let is_left = |path: &PathBuf| parts.iter().any(|part| part.path == *path);
         self.parts.retain(|path| !is_left(path));
         let parts = parts.iter().map(|part| part.path.clone());
-        data.into_values()
-            .map(|(path, _)| path)
-            .chain(parts)
-            .collect()
+        let data = data.into_values().map(|(path, _)| path);
+        Ok(data.chain(parts).collect())
     }
 
-    fn arranged(&mut self, storage: StorageId) -> ArrangedFiles {
+    fn arranged(&mut self, storage: StorageId) -> Result<ArrangedFiles, StorageError> {
         // One of another storage is not what a finalization left, but damage of the log.
         let is_own = |id: DataFileId, file: &DataFile| file.named == Some((storage, id));
         let is_left = |id: &DataFileId, file: &mut DataFile| file.is_arranged && is_own(*id, file);
@@ -51,9 +55,11 @@ impl Listing {
             .collect();
         let mut parts = Vec::new();
         for path in self.parts.iter().filter(|_| !data.is_empty()) {
-            // A part that cannot be read is handled as any other.
-            let Ok(part) = IndexPart::open(path, storage) else {
-                continue;
+            let part = match IndexPart::open(path, storage) {
+                Ok(part) => part,
+                // A damaged part is handled as any other.
+                Err(error) if error.is_loss() => continue,
+                Err(error) => return Err(error),
             };
             let mut files = part.footer.files.iter();
             if files.any(|file| data.contains_key(&file.file)) {
@@ -61,7 +67,7 @@ impl Listing {
             }
         }
         parts.sort_by_key(|part| part.header.ordinal);
-        ArrangedFiles { data, parts }
+        Ok(ArrangedFiles { data, parts })
     }
 }
 
@@ -82,7 +88,7 @@ pub(crate) fn arranged_files(
     folder: &Path,
     storage: StorageId,
 ) -> Result<ArrangedFiles, StorageError> {
-    Ok(Listing::of(folder)?.arranged(storage))
+    Listing::of(folder)?.arranged(storage)
 }
 
 impl Recovered {

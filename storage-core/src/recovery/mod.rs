@@ -39,8 +39,8 @@ use self::{
 };
 use crate::{
     StorageError,
-    error::is_transient,
     io_thread::Tail,
+    nature::is_transient,
     tree::{IndexPart, IndexTree},
 };
 
@@ -162,8 +162,8 @@ pub(crate) fn recover(
 ) -> Result<Recovered, StorageError> {
     let mut listing = Listing::of(folder)?;
     let (replacements, mut leftovers) = listing.take_replaced(named);
-    let arranged = listing.take_arranged(storage);
-    let repairs = read_repairs(folder, storage)?;
+    let arranged = listing.take_arranged(storage)?;
+    let repairs = listing.repairs(folder, storage)?;
     let (repairs, has_void_repairs) = listing.take_effect(repairs);
     leftovers.append(&mut listing.unpublished);
     let mut recovered = Recovered {
@@ -223,17 +223,25 @@ pub(crate) fn rebuild(
 }
 
 /// Reads only the index parts of a finalized storage; `None` when one of `names` is not intact.
-pub(crate) fn load_parts(folder: &Path, storage: StorageId, names: &[String]) -> Option<IndexTree> {
+///
+/// # Errors
+/// When a part cannot be read, but may be intact.
+pub(crate) fn load_parts(
+    folder: &Path,
+    storage: StorageId,
+    names: &[String],
+) -> Result<Option<IndexTree>, StorageError> {
     let mut parts = Vec::with_capacity(names.len());
     for name in names {
         match IndexPart::open(&folder.join(name), storage) {
             Ok(part) => parts.push(Arc::new(part)),
+            Err(error) if !error.is_loss() => return Err(error),
             Err(error) => {
                 tracing::error!(
                     %error,
                     "an index part is damaged; rebuilding the index from the frames"
                 );
-                return None;
+                return Ok(None);
             }
         }
     }
@@ -243,11 +251,11 @@ pub(crate) fn load_parts(folder: &Path, storage: StorageId, names: &[String]) ->
         if !tree.is_followed_by(part) {
             let path = part.path.display();
             tracing::error!(%path, "an index part does not follow the one before; rebuilding it");
-            return None;
+            return Ok(None);
         }
         tree.add_part(part);
     }
-    Some(tree)
+    Ok(Some(tree))
 }
 
 impl Recovered {
@@ -259,9 +267,9 @@ impl Recovered {
         torn_bytes_max: u64,
         scan: &Scan,
     ) -> Result<(), StorageError> {
-        self.add_parts(storage, listing.parts);
-        self.forget_partial();
         scan.progress.begin(0);
+        self.add_parts(storage, listing.parts, scan)?;
+        self.forget_partial();
         self.add_leaf_files(storage, &listing.data, torn_bytes_max, scan)?;
         self.add_log(storage, &listing.data, scan)?;
         self.check_files(&listing.data);

@@ -8,21 +8,35 @@ use std::{collections::BTreeMap, ops::RangeInclusive, path::PathBuf, sync::Arc};
 
 use storage_format::{StorageId, repair_file::RepairFile};
 
-use super::Recovered;
-use crate::tree::IndexPart;
+use super::{Recovered, Scan};
+use crate::{StorageError, tree::IndexPart};
 
 impl Recovered {
     /// Adds the parts up to the first gap; the frames replace those after it.
-    pub(super) fn add_parts(&mut self, storage: StorageId, paths: Vec<PathBuf>) {
-        let mut parts = Vec::with_capacity(paths.len());
-        for path in paths {
+    ///
+    /// # Errors
+    /// When a part cannot be read, but may be intact.
+    pub(super) fn add_parts(
+        &mut self,
+        storage: StorageId,
+        paths: Vec<PathBuf>,
+        scan: &Scan,
+    ) -> Result<(), StorageError> {
+        let read = |path: &PathBuf| {
+            let part = IndexPart::open(path, storage)?;
+            scan.expect(part.block_bytes());
             // A damaged block would be an error of each of its readers.
-            let opened = IndexPart::open(&path, storage).map(Arc::new);
-            let checked = opened.and_then(|part| part.check_blocks().map(|()| part));
+            part.check_blocks(&scan.progress)?;
+            Ok(Arc::new(part))
+        };
+        let checked: Vec<Result<_, StorageError>> = scan.all(&paths, read);
+        let mut parts = Vec::with_capacity(paths.len());
+        for (path, checked) in paths.into_iter().zip(checked) {
             match checked {
                 Ok(part) if is_void(&self.repairs, &part) => self.leftovers.push(path),
                 Ok(part) if self.replacements.are_gone(&part.footer) => self.leftovers.push(path),
                 Ok(part) => parts.push(part),
+                Err(error) if !error.is_loss() => return Err(error),
                 Err(error) => {
                     tracing::warn!(
                         %error,
@@ -53,6 +67,7 @@ impl Recovered {
             self.is_rebuilt |= part.header.ordinal >= next;
             self.leftovers.push(part.path.clone());
         }
+        Ok(())
     }
 }
 

@@ -1,36 +1,42 @@
 //! Recovery of a log that was repaired: what belongs to it since.
 
-use std::{collections::BTreeMap, io, path::Path, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use storage_format::{
     DataFileId, StorageId,
     limits::ENVELOPE_BODY_BYTES_MAX,
-    log::LogFileHeader,
+    log::{BatchHeader, FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
     paths::FileName,
     repair_file::{Repair, RepairFile},
 };
 
 use super::{Listing, parts::is_void};
 use crate::{
-    StorageError, error::is_transient, log_scan::LogScanner, read::read_small, tree::IndexPart,
+    StorageError, log_scan::LogScanner, nature::is_transient, read::read_small, tree::IndexPart,
 };
 
-/// The repair file in `folder`; that of a storage that was never repaired is empty.
+/// The repair file in `folder`; `None` if there is none, as in a storage that was never repaired.
 ///
 /// # Errors
 /// When it is damaged or cannot be read: without it nobody knows where the log was cut.
-pub(crate) fn read_repairs(folder: &Path, storage: StorageId) -> Result<RepairFile, StorageError> {
+pub(crate) fn read_repairs(
+    folder: &Path,
+    storage: StorageId,
+) -> Result<Option<RepairFile>, StorageError> {
     let path = folder.join(FileName::Repairs(storage).to_string());
     let bytes = match read_small(&path, u64::from(ENVELOPE_BODY_BYTES_MAX)) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(RepairFile::new(storage));
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StorageError::io("read", path)(error)),
     };
     let decoded = RepairFile::decode(&bytes).and_then(|file| {
         file.check_id(storage)?;
-        Ok(file)
+        Ok(Some(file))
     });
     decoded.map_err(StorageError::damaged(path))
 }
@@ -87,10 +93,10 @@ pub(crate) fn log_files(
     // Files that do not belong to the log keep their names, too.
     let all = listing.data.iter().filter(|(_, data)| data.is_of_log);
     let next_file = all.map(|(id, _)| id.0.saturating_add(1)).max();
-    let _arranged = listing.take_arranged(storage);
-    let (repairs, are_repairs_lost) = match read_repairs(folder, storage) {
+    let _arranged = listing.take_arranged(storage)?;
+    let (repairs, are_repairs_lost) = match listing.repairs(folder, storage) {
         Ok(repairs) => (repairs, false),
-        Err(error @ StorageError::Exhausted { .. }) => return Err(error),
+        Err(error) if !error.is_loss() => return Err(error),
         // Of what arranged files replaced, the headers are gone.
         Err(error) if !named.is_empty() => return Err(error),
         Err(error) => (listing.derived_repairs(storage)?.ok_or(error)?, true),
@@ -103,7 +109,7 @@ pub(crate) fn log_files(
             Ok(part) if is_void(&repairs, &part) || replacements.are_gone(&part.footer) => {}
             Ok(part) => parts.push(Arc::new(part)),
             // Whether it is damaged is not known.
-            Err(error @ StorageError::Exhausted { .. }) => return Err(error),
+            Err(error) if !error.is_loss() => return Err(error),
             Err(_) => {}
         }
     }
@@ -134,6 +140,96 @@ pub(crate) fn log_files(
 }
 
 impl Listing {
+    /// The repairs of a storage that is not finalized.
+    ///
+    /// # Errors
+    /// When its repair file is damaged, cannot be read, or is gone although the data files show
+    /// that the log was cut.
+    pub(super) fn repairs(
+        &self,
+        folder: &Path,
+        storage: StorageId,
+    ) -> Result<RepairFile, StorageError> {
+        if let Some(repairs) = read_repairs(folder, storage)? {
+            return Ok(repairs);
+        }
+        if !self.shows_cut(storage)? {
+            return Ok(RepairFile::new(storage));
+        }
+        let path = folder.join(FileName::Repairs(storage).to_string());
+        let gone = "it is gone, and the data files show that the log was repaired";
+        Err(StorageError::io("read", path)(io::Error::new(
+            io::ErrorKind::NotFound,
+            gone,
+        )))
+    }
+
+    /// Whether the log continues before the end of what was acknowledged, as it does only behind a
+    /// repair. What a failed write left of a file is no such end: nothing in it was acknowledged.
+    fn shows_cut(&self, storage: StorageId) -> Result<bool, StorageError> {
+        let mut headers = BTreeMap::new();
+        for (&id, file) in self.data.iter().filter(|(_, file)| file.is_of_log) {
+            match LogScanner::header(&file.path, storage, id) {
+                Ok(Ok(header)) => {
+                    let of_log = header.replaces.map_or(id, |replaced| replaced.file);
+                    drop(headers.insert(of_log, header));
+                }
+                Err(error) if is_transient(&error) => {
+                    return Err(StorageError::io("read", &file.path)(error));
+                }
+                Ok(Err(_)) | Err(_) => {}
+            }
+        }
+        // A torn end is cut before the log continues, so what is behind the end belonged to it.
+        let is_longer = |previous: PreviousFile| {
+            let file = self.data.get(&previous.file);
+            file.is_some_and(|file| file.length > previous.length)
+        };
+        if headers
+            .values()
+            .filter_map(|header| header.previous)
+            .any(is_longer)
+        {
+            return Ok(true);
+        }
+        let mut chain = BTreeSet::new();
+        let mut next = headers.last_key_value().map(|(&id, _)| id);
+        while let Some(id) = next.filter(|id| chain.insert(*id)) {
+            let header = headers.get(&id);
+            let before = headers.range(..id).next_back().map(|(&id, _)| id);
+            next = header.map_or(before, |header| {
+                header.previous.map(|previous| previous.file)
+            });
+        }
+        for (_, header) in headers.iter().filter(|(id, _)| !chain.contains(*id)) {
+            let is_continued = |other: &LogFileHeader| {
+                other
+                    .previous
+                    .is_some_and(|previous| previous.file == header.file)
+            };
+            if headers.values().any(is_continued) || self.has_durable_batch(header)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a batch of a file says that one before it was durable.
+    fn has_durable_batch(&self, header: &LogFileHeader) -> Result<bool, StorageError> {
+        let Some(file) = self.data.get(&header.file) else {
+            return Ok(false);
+        };
+        let is_proof = |batch: &BatchHeader| {
+            batch.salt == header.salt && batch.durable_mark > header.first_batch
+        };
+        let search = || {
+            let mut scanner = LogScanner::of_file(&file.path, header, u64::MAX)?;
+            scanner.find_batch(FILE_HEADER_BYTES as u64, is_proof)
+        };
+        let found = search().map_err(StorageError::io("read", &file.path))?;
+        Ok(found.is_some())
+    }
+
     /// The repairs that the headers of data files show: the log continues at an earlier place than
     /// where a file ends. What is missing since is unknown. `None` if a header is damaged.
     fn derived_repairs(&self, storage: StorageId) -> Result<Option<RepairFile>, StorageError> {

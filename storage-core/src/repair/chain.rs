@@ -9,15 +9,14 @@ use std::{
 use storage_format::{
     DataFileId, LeafId, StreamPosition,
     data_file::DataFileHeader,
-    limits::DATA_FILE_COUNT_MAX,
     log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
 };
 
 use crate::{
     Progress, StorageError,
-    error::is_transient,
     io_thread::{LogEnd, Tail},
     log_scan::{FoundBatch, FoundSegment, LogScanner},
+    nature::is_transient,
     recovery::LogFiles,
     scan::ScanError,
 };
@@ -40,12 +39,11 @@ pub(super) struct LogFile {
 pub(super) fn chain(files: &LogFiles) -> Vec<LogFile> {
     let of_parts = files.parts.iter().flat_map(|part| &part.footer.files);
     let of_parts = of_parts.map(|entry| entry.file);
-    let is_of_log = |id: &DataFileId| id.0 < u64::from(DATA_FILE_COUNT_MAX);
     let ids: BTreeSet<_> = files
         .data
         .keys()
         .copied()
-        .chain(of_parts.filter(is_of_log))
+        .chain(of_parts.filter(|id| id.is_of_log()))
         .collect();
     let mut chain = Vec::new();
     let mut next = ids.last().map(|&id| (id, files.limit_of(id)));

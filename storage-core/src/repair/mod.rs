@@ -286,9 +286,13 @@ impl Survey {
         let Some(damage) = &self.damage else {
             return Ok(());
         };
+        let storage = self.storage;
+        if !DataFileId(self.files.next_file).is_of_log() {
+            return Err(StorageError::FilesUsedUp { storage });
+        }
         let (staged, _) = self.next_file(folder);
         let file = DataFileId(self.files.next_file);
-        let mut rewrite = LogRewrite::create(staged, self.storage, file, &damage.cut.end)?;
+        let mut rewrite = LogRewrite::create(staged, storage, file, &damage.cut.end)?;
         let mut leaves: HashMap<LeafId, Arc<LeafSpec>> = HashMap::new();
         let mut take = |header: &DataFileHeader, frame: WholeFrame| {
             let leaf = leaves.entry(frame.leaf).or_insert_with(|| {

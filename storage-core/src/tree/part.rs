@@ -17,7 +17,7 @@ use storage_format::{
     },
 };
 
-use crate::{StorageError, read::ReadFile, storage_copy::is_loss};
+use crate::{Progress, StorageError, read::ReadFile};
 
 /// The block of one leaf in an index part, by its record in the footer.
 #[derive(Debug, Clone)]
@@ -64,8 +64,8 @@ impl PartBlock {
             checked.map_err(StorageError::damaged(path))?;
             Ok(bytes)
         };
-        read().inspect_err(|error| {
-            if is_loss(error) {
+        read().inspect_err(|error: &StorageError| {
+            if error.is_loss() {
                 self.part.is_lost.store(true, Ordering::Relaxed);
             }
         })
@@ -171,13 +171,22 @@ impl IndexPart {
         Ok(Self::written(path.to_owned(), header, footer, bases))
     }
 
-    /// Reads and checks every block.
-    pub(crate) fn check_blocks(&self) -> Result<(), StorageError> {
+    /// Bytes of all blocks.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        let ranges = self.footer.leaves.iter().map(LeafEntry::block_range);
+        let lengths = ranges.map(|range| range.end.saturating_sub(range.start));
+        lengths.fold(0, u64::saturating_add)
+    }
+
+    /// Reads and checks every block; `progress` counts and cancels it.
+    pub(crate) fn check_blocks(&self, progress: &Progress) -> Result<(), StorageError> {
         let path = &self.path;
         let file = ReadFile::open(path).map_err(StorageError::io("open", path))?;
         for entry in &self.footer.leaves {
+            progress.check()?;
             let range = entry.block_range();
             let length = range.end.saturating_sub(range.start);
+            progress.add(length);
             let length = usize::try_from(length).unwrap_or(usize::MAX);
             let bytes = file.read(range.start, length);
             let bytes = bytes.map_err(StorageError::io("read", path))?;

@@ -300,6 +300,7 @@ pub(super) fn refusal(error: &IoThreadError, storage: storage_format::StorageId)
             path: path.clone(),
             source: (*errno).into(),
         },
+        IoThreadError::FilesUsedUp => StorageError::FilesUsedUp { storage },
         IoThreadError::Aborted => StorageError::EarlierRefused,
         IoThreadError::Poisoned(reason) => StorageError::NotWritten {
             storage,

@@ -34,7 +34,7 @@ const OPERATIONS: [Operation; 5] = [
     Operation::SyncFolder,
 ];
 
-fn data_files(folder: &Path) -> BTreeMap<DataFileId, PathBuf> {
+pub(super) fn data_files(folder: &Path) -> BTreeMap<DataFileId, PathBuf> {
     let names = std::fs::read_dir(folder).unwrap();
     let files = names.filter_map(|name| {
         let name = name.unwrap();
@@ -89,7 +89,7 @@ impl World {
     }
 
     /// Waits until some files are arranged, and those that they replaced were removed.
-    async fn some_arranged(&self) {
+    pub(super) async fn some_arranged(&self) {
         let folder = self.folder_of(&self.engine);
         let is_replaced = || {
             let there = data_files(&folder);

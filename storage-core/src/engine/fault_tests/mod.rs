@@ -5,6 +5,7 @@ mod arranging;
 mod changes;
 mod errors;
 mod every_operation;
+mod file_ids;
 mod finalized;
 mod full_files;
 mod index_memory;
