@@ -129,6 +129,10 @@ counters! {
     index_parts_merged: Counter,
     /// Merges of index parts that failed.
     index_merge_failures: Counter,
+    /// Attempts to rebuild the index of a finalized storage, of which a part was damaged or gone.
+    index_rebuilds: Counter,
+    /// The attempts of these that failed.
+    index_rebuild_failures: Counter,
     /// Full data files that were arranged while their storage was open.
     files_arranged: Counter,
     /// Attempts to arrange such a file that failed.

@@ -32,7 +32,8 @@ impl Storage {
                 let kind = FormatErrorKind::Checksum { stored, computed };
                 Err(damaged(FormatError { what, offset, kind }))
             }
-            _ => Ok(file),
+            Some(_) => Ok(file),
+            None => Err(StorageError::AgentNotFound(agent.clone())),
         }
     }
 }

@@ -56,6 +56,16 @@ impl Progress {
     }
 }
 
+/// Cancels the work on a thread when the task that waits for it ends.
+#[derive(Debug, Default)]
+pub(crate) struct CancelledOnDrop(pub(crate) Arc<Progress>);
+
+impl Drop for CancelledOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
 /// Longest sleep of a [`Pace`], after which it looks whether the work is cancelled.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 

@@ -29,11 +29,13 @@ use crate::{
     clock::now_ns,
     damage::Damage,
     droppable::{Droppable, DroppedPackets, LaneSignal},
+    io::drop_cached,
     io_thread::{IoThread, Tail},
     leaf_bytes::{LeafMap, LeafReader},
     poison::Poison,
     read::read_whole,
     readiness::Readiness,
+    rebuilds::Rebuilds,
     scan::{FrameScanner, ScanError},
     state::may_move,
     status::{WriteCounts, WriteStatus},
@@ -74,6 +76,8 @@ pub(crate) struct Storage {
     pub(crate) is_replaced: AtomicBool,
     /// One load of the tree at a time.
     pub(crate) loading: tokio::sync::Mutex<()>,
+    /// Attempts to rebuild its index, once it is finalized.
+    pub(crate) rebuilds: Rebuilds,
     pub(crate) cache: Arc<BlockCache>,
     /// Jobs on this storage; its deletion cancels them.
     jobs: parking_lot::Mutex<Vec<Weak<Progress>>>,
@@ -174,6 +178,7 @@ impl Storage {
             is_moved: AtomicBool::new(false),
             is_replaced: AtomicBool::new(false),
             loading: tokio::sync::Mutex::default(),
+            rebuilds: Rebuilds::default(),
             cache,
             jobs: parking_lot::Mutex::default(),
         }
@@ -442,21 +447,27 @@ impl Storage {
     /// The bytes of the storage file; blocks the thread. That of a finalized storage is checked,
     /// and restored if it is damaged.
     pub(crate) fn read_own_file(&self) -> Result<Vec<u8>, StorageError> {
+        self.restore_own_file().map(|(bytes, _)| bytes)
+    }
+
+    /// As [`Self::read_own_file`]; also returns why it was restored.
+    fn restore_own_file(&self) -> Result<(Vec<u8>, Option<StorageError>), StorageError> {
         let name = FileName::Storage(self.id);
         if self.state() != StorageState::Finalized {
             let path = self.path(&name);
-            return read_whole(&path).map_err(StorageError::io("read", path));
+            let bytes = read_whole(&path).map_err(StorageError::io("read", path))?;
+            return Ok((bytes, None));
         }
         let read = || storage_copy::read(&self.folder, self.id, &name);
         if let Ok((_, bytes)) = read() {
-            return Ok(bytes);
+            return Ok((bytes, None));
         }
         let _changing = self.changing.blocking_lock();
         if self.is_deleted.load(Ordering::SeqCst) {
             return Err(StorageError::StorageNotFound(self.id));
         }
         let error = match read() {
-            Ok((_, bytes)) => return Ok(bytes),
+            Ok((_, bytes)) => return Ok((bytes, None)),
             Err(error) if error.is_loss() => error,
             Err(error) => return Err(error),
         };
@@ -465,19 +476,26 @@ impl Storage {
         let bytes = self.current_file().encode();
         let bytes = bytes.map_err(StorageError::damaged(path))?;
         storage_copy::mend(&self.folder, &name, &bytes, &error);
-        Ok(bytes)
+        Ok((bytes, Some(error)))
     }
 
-    /// Writes the second copy of the storage file again if it is not as the first; blocks the
-    /// thread. Returns how it was damaged.
-    pub(crate) fn check_copy(&self) -> Result<Option<StorageError>, StorageError> {
-        let own = self.read_own_file()?;
+    /// Reads the storage file and its second copy past the page cache, and restores those that are
+    /// damaged, or of which the copy is not as the first; blocks the thread. Returns how they were
+    /// damaged.
+    pub(crate) fn check_copy(&self) -> Result<Vec<(FileName, StorageError)>, StorageError> {
         let name = FileName::StorageCopy(self.id);
+        for file in [&FileName::Storage(self.id), &name] {
+            // One that is gone is restored.
+            let _ = drop_cached(&self.path(file));
+        }
+        let (own, own_damage) = self.restore_own_file()?;
+        let own_damage = own_damage.map(|error| (FileName::Storage(self.id), error));
+        let mut restored: Vec<_> = own_damage.into_iter().collect();
         let _changing = self.changing.blocking_lock();
         self.check_there()?;
         let copy = storage_copy::read(&self.folder, self.id, &name);
         let damage = match copy {
-            Ok((_, bytes)) if bytes == own => return Ok(None),
+            Ok((_, bytes)) if bytes == own => return Ok(restored),
             Ok(_) => None,
             Err(error) if is_missing(&error) => None,
             Err(error) => Some(error),
@@ -489,7 +507,8 @@ impl Storage {
             Some(error) => storage_copy::mend(&self.folder, &name, &bytes, error),
             None => storage_copy::replace(&self.folder, &name, &bytes)?,
         }
-        Ok(damage)
+        restored.extend(damage.map(|error| (name, error)));
+        Ok(restored)
     }
 
     /// Refuses writes from now on, and records in memory that the storage failed; the storage file

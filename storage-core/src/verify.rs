@@ -1,6 +1,6 @@
 //! Verification: re-reads all files of a storage and reports what is damaged.
 
-use std::{collections::BTreeMap, sync::atomic::Ordering};
+use std::{collections::BTreeMap, path::Path, sync::atomic::Ordering};
 
 use serde::Serialize;
 use storage_format::{
@@ -17,6 +17,7 @@ use crate::{
     checksums::{read_checksums, sum_file},
     codec,
     damage::Damage,
+    io::drop_cached,
     io_thread::Tail,
     leaf_bytes::{LeafMap, LeafReader},
     listed::{differences, differences_of_log},
@@ -110,6 +111,7 @@ pub(crate) fn verify(
             verification.leaf(leaf, tail);
         }
     }
+    storage.forget_damage_of_others();
     verification.failure();
     if let Some(error) = &unindexed {
         verification.without_index(error);
@@ -158,12 +160,24 @@ impl Verification<'_> {
         if self.storage.state() == StorageState::Finalized {
             // Also restores the storage file.
             match self.storage.check_copy() {
-                Ok(None) => {}
-                Ok(Some(StorageError::Damaged { source, .. })) => {
-                    let copy = FileName::StorageCopy(self.storage.id).to_string();
-                    self.damage(&copy, source.offset, &source);
+                Ok(restored) => {
+                    let copy = FileName::StorageCopy(self.storage.id);
+                    // That of the storage file was found above, or is past the page cache.
+                    let is_new = |file: &FileName| *file == copy || self.report.damage.is_empty();
+                    let new: Vec<_> = restored
+                        .into_iter()
+                        .filter(|(file, _)| is_new(file))
+                        .collect();
+                    for (file, error) in new {
+                        match error {
+                            StorageError::Damaged { source, .. } => {
+                                self.damage(&file.to_string(), source.offset, &source);
+                            }
+                            error => self.damage(&file.to_string(), 0, error),
+                        }
+                    }
                 }
-                Ok(Some(error)) | Err(error) => {
+                Err(error) => {
                     let copy = FileName::StorageCopy(self.storage.id).to_string();
                     self.damage(&copy, 0, error);
                 }
@@ -204,6 +218,16 @@ impl Verification<'_> {
         self.damage(&file, offset, what);
     }
 
+    /// Lets a file of which damage is known be read from the disk: the scrub finds what the page
+    /// cache does not show.
+    fn look_again(&self, path: &Path, name: &str) {
+        if self.storage.checked.is_damaged(name)
+            && let Err(error) = drop_cached(path)
+        {
+            tracing::warn!(%error, file = name, "a damaged file is verified in the page cache");
+        }
+    }
+
     /// Length and checksums of every file that the storage file lists.
     fn listed_files(&mut self, file: &StorageFile) {
         // A damaged checksum file is found below.
@@ -213,6 +237,7 @@ impl Verification<'_> {
                 return;
             }
             let path = self.storage.folder.join(&entry.name);
+            self.look_again(&path, &entry.name);
             match sum_file(&path, u64::MAX, |_| Ok(())) {
                 Err(error) => self.damage(&entry.name, 0, error),
                 Ok(sums) => {
@@ -221,6 +246,9 @@ impl Verification<'_> {
                         self.read(sums.length());
                     }
                     let found = differences(self.storage, entry, sums, known.as_ref());
+                    if found.is_empty() {
+                        self.storage.checked.forget_damage(&entry.name);
+                    }
                     self.report.damage.extend(found);
                 }
             }
@@ -235,13 +263,18 @@ impl Verification<'_> {
             }
             let name = FileName::Data(file).to_string();
             self.report.files = self.report.files.saturating_add(1);
-            match sum_file(&self.storage.folder.join(&name), tail.length, |_| Ok(())) {
+            let path = self.storage.folder.join(&name);
+            self.look_again(&path, &name);
+            match sum_file(&path, tail.length, |_| Ok(())) {
                 Err(error) => self.damage(&name, 0, error),
                 Ok(sums) => {
                     if sums.length() >= tail.length {
                         self.read(sums.length());
                     }
                     let found = differences_of_log(&name, tail, &sums);
+                    if found.is_none() {
+                        self.storage.checked.forget_damage(&name);
+                    }
                     self.report.damage.extend(found);
                 }
             }

@@ -13,6 +13,7 @@ mod support;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -230,6 +231,59 @@ async fn a_damaged_block_of_an_index_is_rebuilt_on_first_read() {
         stored.check(&engine, &[]).await;
         engine.shutdown().await.unwrap();
     }
+}
+
+/// An index that cannot be rebuilt is not rebuilt by each read, but when its files are restored.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_cannot_be_rebuilt_is_tried_once() {
+    let stored = Stored::new(2, true).await;
+    stored.damage_blocks();
+    let data = stored.files("itdata").pop().unwrap();
+    let intact = std::fs::read(&data).unwrap();
+    flip(&data, 2816);
+    let engine = open(stored.folder.path()).await;
+    let reading = engine.reading();
+    for _ in 0..2 {
+        let mut refused: u64 = 0;
+        for number in 0..PACKETS {
+            match reading.read_packet(stored.storage, number).await {
+                // The block of the other leaf is intact.
+                Ok(bytes) => assert_eq!(bytes, payload(number), "{number}"),
+                Err(error) => {
+                    assert_eq!(error.code(), "damaged", "{number}: {error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused >= PACKETS / 2, "{refused}");
+    }
+    let attempts = || {
+        let counters = engine.counters();
+        let (all, failed) = (&counters.index_rebuilds, &counters.index_rebuild_failures);
+        (all.get(), failed.get())
+    };
+    assert_eq!(attempts(), (1, 1));
+    std::fs::write(&data, intact).unwrap();
+    let lost = async || {
+        let mut numbers = 0..PACKETS;
+        loop {
+            let Some(number) = numbers.next() else {
+                return false;
+            };
+            if reading.read_packet(stored.storage, number).await.is_err() {
+                return true;
+            }
+        }
+    };
+    for _ in 0..100 {
+        if !lost().await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stored.check(&engine, &[]).await;
+    assert_eq!(attempts(), (2, 1));
+    engine.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

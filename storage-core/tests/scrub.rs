@@ -108,7 +108,9 @@ async fn damage_of_a_finalized_storage_is_found_and_forgotten_when_it_is_restore
         match role {
             FileRole::Storage => {
                 // Restored from its second copy, or from what is in memory.
+                until(async || found() > before, "the scrub finds no damage").await;
                 next_passes(&engine).await;
+                assert!(damage(&engine, storage).is_empty());
                 assert!(std::fs::read(&path).unwrap() == bytes, "{name}");
             }
             FileRole::Index => {

@@ -33,7 +33,7 @@ pub use fault::{
 };
 pub use http::{Connection, Request, Response};
 pub use load::{Body, Load, LoadReport, Pace, PreparedLoad};
-pub use model::{ModelPlan, ModelReport, run_model};
+pub use model::{ModelPlan, ModelReport, model_settings, run_model};
 pub use multipart::{Part, parts};
 pub use payload::{Random, packet, payload};
 pub use power::{check_image, record_power};

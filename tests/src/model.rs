@@ -31,6 +31,14 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 /// Operations between two complete comparisons.
 const COMPARED_EVERY: u64 = 25;
 
+/// The configuration of a model run: data files are full after some packets, and arranged.
+pub fn model_settings() -> Settings {
+    Settings::with_config(
+        "[storage]\nlive_index_packets_max = 8\ndata_file_bytes_max = 65536\n\
+         preallocation_bytes_max = 1048576\n",
+    )
+}
+
 /// A sequence of operations.
 #[derive(Clone, Debug)]
 pub struct ModelPlan {

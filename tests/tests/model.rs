@@ -1,12 +1,12 @@
 //! A short run of `cargo xtask model`.
 
-use harness::{ModelPlan, Settings, run_model};
+use harness::{ModelPlan, model_settings, run_model};
 
 fn check(seed: u64) {
     let folder = tempfile::tempdir().unwrap();
     let report = run_model(&ModelPlan {
         folder: folder.path().to_owned(),
-        settings: Settings::default(),
+        settings: model_settings(),
         operations: 150,
         seed,
     });

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use harness::{CrashPlan, Settings, crash};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::options::Options;
 use crate::process::{dist_server, fresh_folder};
 
@@ -59,6 +59,9 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         report.storages, report.acknowledged, report.kept_without_ack,
     );
     println!("{} full data files arranged", report.files_arranged);
+    if report.files_arranged == 0 {
+        return Err(Failure::Run("no full data file was arranged".into()));
+    }
     println!(
         "slowest start {:.3} s; no packet lost or duplicated",
         report.ready_after_max.as_secs_f64()

@@ -149,17 +149,21 @@ impl Queries {
     /// nothing could be read.
     pub(crate) async fn answer(&self, question: Question) -> Result<Answer, AnswerError> {
         let reading = self.engine.reading();
-        let lacks_index = |id: &StorageId| reading.lacks_index(*id);
-        match self.answer_once(question.clone()).await {
-            // The index is rebuilt when it is read again.
-            Err(AnswerError::Read(_)) if question.storages.iter().any(lacks_index) => {
-                let mut again = question;
-                // The end of the first attempt cancelled it.
-                again.request.cancel = Cancel::default();
-                self.answer_once(again).await
-            }
-            answered => answered,
+        let answered = self.answer_once(question.clone()).await;
+        if !matches!(answered, Err(AnswerError::Read(_))) {
+            return answered;
         }
+        let mut is_rebuilt = false;
+        for storage in &question.storages {
+            is_rebuilt |= reading.rebuild_index(*storage).await;
+        }
+        if !is_rebuilt {
+            return answered;
+        }
+        let mut again = question;
+        // The end of the first attempt cancelled it.
+        again.request.cancel = Cancel::default();
+        self.answer_once(again).await
     }
 
     async fn answer_once(&self, question: Question) -> Result<Answer, AnswerError> {

@@ -66,6 +66,16 @@ pub(crate) struct FilePlan {
     leaves: MovedLeaves,
 }
 
+/// What is to be done with a full file.
+pub(crate) enum Planned {
+    /// It is arranged.
+    Pays(Box<FilePlan>),
+    /// That does not pay.
+    Kept,
+    /// Its end is still to be cut.
+    Uncut,
+}
+
 /// An arranged file and the index parts that describe it. They are durable, and no storage file
 /// names them yet.
 pub(crate) struct FullFile {
@@ -146,11 +156,11 @@ impl Candidate {
         ))
     }
 
-    /// What arranging the file would do; blocks. `None` when it does not pay.
+    /// What arranging the file would do; blocks.
     ///
     /// # Errors
     /// When the file or the index cannot be read, or the file is not as the index says.
-    pub(crate) fn plan(self) -> Result<Option<FilePlan>, StorageError> {
+    pub(crate) fn plan(self) -> Result<Planned, StorageError> {
         let path = self.path(self.file);
         let on_disk = std::fs::metadata(&path).map_err(StorageError::io("find", &path))?;
         let place = path.display().to_string();
@@ -159,8 +169,7 @@ impl Candidate {
             return Err(not_as_written(&place, "length", on_disk.len()));
         }
         if on_disk.len() > self.tail.length {
-            // It is still to be cut.
-            return Ok(None);
+            return Ok(Planned::Uncut);
         }
         let (next_batch, chain) = self.end(own.first_batch)?;
         let mut leaves = MovedLeaves::of(self.file, &self.parts)?;
@@ -169,7 +178,7 @@ impl Candidate {
             ..leaves.scatter()
         };
         let Some(by) = self.file.replacement().filter(|_| scatter.pays()) else {
-            return Ok(None);
+            return Ok(Planned::Kept);
         };
         let arranged_length = leaves.place(by);
         let replaced = ReplacedFile {
@@ -187,11 +196,11 @@ impl Candidate {
             created: now_ns(),
             ..own
         };
-        Ok(Some(FilePlan {
+        Ok(Planned::Pays(Box::new(FilePlan {
             candidate: self,
             header,
             leaves,
-        }))
+        })))
     }
 }
 
@@ -269,7 +278,8 @@ impl FilePlan {
     }
 
     /// Tells the kernel that the replaced file will be read completely, or is not needed any more.
-    /// Only a hint: packets of a leaf are scattered over the file, so they must be in memory.
+    /// The packets of a leaf are scattered over it, so reading ahead in order finds nothing. The
+    /// kernel may ignore this.
     fn advise(&self, advice: Advice) {
         if let Ok(file) = ReadFile::open(&self.candidate.path(self.candidate.file)) {
             let _ = fadvise(file.file(), 0, None, advice);
@@ -350,7 +360,7 @@ impl FullFile {
     /// Removes the files, which no storage file names.
     pub(crate) fn remove(&self) {
         remove(&self.path);
-        // Their last holder removes them.
+        // A part removes its file when it is dropped.
         self.parts.iter().for_each(|part| part.replace());
     }
 }

@@ -34,7 +34,7 @@ use storage_format::{
     storage_file::FileEntry,
 };
 
-pub(crate) use self::full_file::{Candidate, FullFile, LeafMaps};
+pub(crate) use self::full_file::{Candidate, FullFile, LeafMaps, Planned};
 use self::output::Output;
 pub(crate) use self::resume::remove_arranged;
 use crate::{

@@ -38,6 +38,8 @@ pub(super) struct Blocks {
     name: String,
     expected: Expected,
     sums: Sums,
+    /// Changes when all blocks have to be compared again.
+    generation: Arc<AtomicU64>,
     /// Of the file whose blocks are marked; 0 for none.
     version: AtomicU64,
     /// A bit for each block that matched.
@@ -54,8 +56,7 @@ impl Blocks {
         (storage, path): (StorageId, PathBuf),
         expected: Expected,
         sums: Sums,
-        damage: &Arc<KnownDamage>,
-        counters: &Arc<Counters>,
+        (generation, damage, counters): (&Arc<AtomicU64>, &Arc<KnownDamage>, &Arc<Counters>),
     ) -> Self {
         let name = path.file_name().unwrap_or_default();
         let words = sums.count().div_ceil(64);
@@ -65,6 +66,7 @@ impl Blocks {
             path,
             expected,
             sums,
+            generation: Arc::clone(generation),
             version: AtomicU64::new(0),
             marks: (0..words).map(|_| AtomicU64::new(0)).collect(),
             marking: Mutex::default(),
@@ -99,12 +101,6 @@ impl Blocks {
         }
     }
 
-    /// Lets all blocks be compared again.
-    pub(super) fn forget(&self) {
-        let _marking = self.marking.lock();
-        self.version.store(0, Ordering::Release);
-    }
-
     /// The bytes of a block.
     fn range(&self, block: usize) -> Range<u64> {
         let bytes = self.sums.block_bytes();
@@ -123,18 +119,13 @@ impl Blocks {
         StorageError::damaged(&self.path)(FormatError { what, offset, kind })
     }
 
-    /// Remembers damage of a block, says it in the log, and counts it, once.
     fn note_damage(&self, range: &Range<u64>, error: &StorageError) {
-        if !error.is_loss() || !self.damage.add(&self.name, range.start, error.to_string()) {
-            return;
-        }
-        self.counters.damaged_blocks.add(1);
-        tracing::error!(
-            %error, storage = %self.storage, file = %self.name, offset = range.start,
-            length = range.end.saturating_sub(range.start),
-            "bytes of a finalized storage are damaged; they are not sent. Check the disk, and \
-             restore the file from an export or a backup"
-        );
+        let found = Found {
+            storage: self.storage,
+            name: &self.name,
+            range,
+        };
+        found.note(error, &self.damage, &self.counters);
     }
 
     /// Forgets damage of a block that matches again.
@@ -145,6 +136,31 @@ impl Blocks {
                 "bytes of a finalized storage that were damaged are intact again"
             );
         }
+    }
+}
+
+/// Bytes that are not as they were written.
+pub(super) struct Found<'a> {
+    pub(super) storage: StorageId,
+    /// The file.
+    pub(super) name: &'a str,
+    pub(super) range: &'a Range<u64>,
+}
+
+impl Found<'_> {
+    /// Remembers them, says it in the log, and counts it, once.
+    pub(super) fn note(&self, error: &StorageError, damage: &KnownDamage, counters: &Counters) {
+        let Range { start, end } = *self.range;
+        if !error.is_loss() || !damage.add(self.name, start, error.to_string()) {
+            return;
+        }
+        counters.damaged_blocks.add(1);
+        tracing::error!(
+            %error, storage = %self.storage, file = %self.name, offset = start,
+            length = end.saturating_sub(start),
+            "bytes of a finalized storage are damaged; they are not sent. Check the disk, and \
+             restore the file from an export or a backup"
+        );
     }
 }
 
@@ -174,6 +190,10 @@ impl CheckedFile {
             return Err(error);
         }
         let mut hasher = DefaultHasher::new();
+        self.blocks
+            .generation
+            .load(Ordering::Acquire)
+            .hash(&mut hasher);
         (about.ino(), about.ctime(), about.ctime_nsec()).hash(&mut hasher);
         (about.mtime(), about.mtime_nsec()).hash(&mut hasher);
         Ok(hasher.finish() | 1)
@@ -191,6 +211,14 @@ impl CheckedFile {
             return all.next();
         }
         all.find(|block| !blocks.is_marked(*block))
+    }
+
+    /// Refuses a file whose length is not what it must be.
+    ///
+    /// # Errors
+    /// When it has another length, or that cannot be read.
+    pub(crate) fn check_length(&self) -> Result<(), StorageError> {
+        self.version().map(|_| ())
     }
 
     /// Whether all bytes of `ranges` can be used at once. Does not wait for the disk.

@@ -12,16 +12,19 @@ mod sums;
 use std::{
     collections::{BTreeSet, HashMap},
     path::Path,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::Mutex;
-use storage_format::storage_file::StorageFile;
+use storage_format::{FormatError, FormatErrorKind, StorageId, storage_file::StorageFile};
 
-use self::file::Blocks;
 pub use self::file::CheckedFile;
+use self::file::{Blocks, Found};
 pub(crate) use self::{known_damage::KnownDamage, sums::Expected};
-use crate::{Counters, damage::Damage, read::ReadFile};
+use crate::{Counters, StorageError, damage::Damage, read::ReadFile};
 
 /// Files of a storage whose blocks are remembered; beyond it, all are forgotten.
 const FILES_MAX: usize = 64 << 10;
@@ -30,6 +33,8 @@ const FILES_MAX: usize = 64 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct CheckedFiles {
     files: Mutex<HashMap<String, Arc<Blocks>>>,
+    /// Blocks that were compared in an earlier one are compared again.
+    generation: Arc<AtomicU64>,
     pub(crate) damage: Arc<KnownDamage>,
     /// What the scrub found when it read a file last.
     pub(crate) scrubbed: KnownDamage,
@@ -43,30 +48,61 @@ impl CheckedFiles {
 
     /// Up to `max` places of all known damage, and the number of all places.
     pub(crate) fn list_damage(&self, max: usize) -> (Vec<Damage>, u64) {
-        let (mut found, own) = self.damage.list(max);
-        let (scrubbed, others) = self.scrubbed.list(max);
-        // A place that both found is one place.
-        let count = found.len();
-        found.extend(scrubbed);
-        let known: BTreeSet<_> = (found.iter().take(count))
-            .map(|damage| (damage.file.clone(), damage.offset))
-            .collect();
-        let mut at: usize = 0;
-        let before = found.len();
-        found.retain(|damage| {
-            at = at.saturating_add(1);
-            at <= count || !known.contains(&(damage.file.clone(), damage.offset))
-        });
-        let twice = before.saturating_sub(found.len()) as u64;
+        let mut found = self.damage.list(max);
+        let place = |damage: &Damage| (damage.file.clone(), damage.offset);
+        let known: BTreeSet<_> = found.iter().map(place).collect();
+        let scrubbed = self.scrubbed.list(max).into_iter();
+        found.extend(scrubbed.filter(|damage| !known.contains(&place(damage))));
         found.truncate(max);
-        (found, own.saturating_add(others).saturating_sub(twice))
+        (found, self.damage.count_with(&self.scrubbed))
     }
 
-    /// Lets the blocks of a file be compared again before they are used.
-    pub(crate) fn forget(&self, name: &str) {
-        if let Some(blocks) = self.files.lock().get(name) {
-            blocks.forget();
-        }
+    /// Whether damage of a file is known.
+    pub(crate) fn is_damaged(&self, name: &str) -> bool {
+        self.damage.is_of(name) || self.scrubbed.is_of(name)
+    }
+
+    /// Forgets the damage of a file that is intact again, or was replaced.
+    pub(crate) fn forget_damage(&self, name: &str) {
+        self.damage.forget(name);
+        self.scrubbed.forget(name);
+    }
+
+    /// Forgets the damage of files that are no part of the storage any more.
+    pub(crate) fn retain_damage(&self, is_there: impl Fn(&str) -> bool) {
+        self.damage.retain(&is_there);
+        self.scrubbed.retain(&is_there);
+    }
+
+    /// Remembers that a file that the storage lists is gone; the error of whoever needs it.
+    pub(crate) fn note_gone(
+        &self,
+        storage: StorageId,
+        path: &Path,
+        length: u64,
+        counters: &Counters,
+    ) -> StorageError {
+        let error = StorageError::damaged(path)(FormatError {
+            what: "file",
+            offset: 0,
+            kind: FormatErrorKind::Truncated {
+                needed: length,
+                available: 0,
+            },
+        });
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let found = Found {
+            storage,
+            name: &name,
+            range: &(0..length),
+        };
+        found.note(&error, &self.damage, counters);
+        error
+    }
+
+    /// Lets all blocks be compared again before they are used, whoever has their files open.
+    pub(crate) fn forget(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
     /// An open file of the storage in `folder`, whose bytes are compared with what is expected
@@ -83,7 +119,8 @@ impl CheckedFiles {
         let blocks = known.filter(fits).unwrap_or_else(|| {
             let place = (own.id, folder.join(name));
             let sums = expected.sums(folder, own, name);
-            let blocks = Blocks::new(place, expected, sums, &self.damage, counters);
+            let shared = (&self.generation, &self.damage, counters);
+            let blocks = Blocks::new(place, expected, sums, shared);
             let blocks = Arc::new(blocks);
             let mut files = self.files.lock();
             if files.len() >= FILES_MAX {
@@ -93,5 +130,68 @@ impl CheckedFiles {
             blocks
         });
         CheckedFile::new(file, blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use storage_format::{
+        checksum::crc32c,
+        paths::FileRole,
+        storage_file::{FileEntry, StorageState, Totals},
+    };
+
+    use super::*;
+
+    #[test]
+    fn blocks_are_forgotten_whoever_has_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes = vec![7; 5000];
+        std::fs::write(folder.path().join("x"), &bytes).unwrap();
+        let expected = Expected {
+            length: bytes.len() as u64,
+            checksum: crc32c(&bytes),
+        };
+        let own = StorageFile {
+            id: StorageId::new(1, [1; 10]),
+            name: String::new(),
+            description: String::new(),
+            state: StorageState::Finalized,
+            labels: BTreeMap::new(),
+            created: 0,
+            opened: None,
+            finalized: None,
+            server_version: String::new(),
+            idempotency_key: None,
+            failure: None,
+            totals: Totals::default(),
+            files: vec![FileEntry {
+                name: "x".into(),
+                role: FileRole::Data,
+                length: expected.length,
+                checksum: expected.checksum,
+            }],
+        };
+        let checked = CheckedFiles::default();
+        let counters = Arc::<Counters>::default();
+        let open = || {
+            let file = ReadFile::open(&folder.path().join("x")).unwrap();
+            checked.file((folder.path(), "x"), &file, (&own, expected), &counters)
+        };
+        let first = open();
+        // As when the checksums of pieces become known.
+        checked.files.lock().clear();
+        let second = open();
+        let whole = || std::iter::once(0..expected.length);
+        for file in [&first, &second] {
+            assert!(!file.are_checked(whole()).unwrap());
+            file.ensure_blocking(&(0..expected.length)).unwrap();
+            assert!(file.are_checked(whole()).unwrap());
+        }
+        checked.forget();
+        assert!(!first.are_checked(whole()).unwrap());
+        assert!(!second.are_checked(whole()).unwrap());
     }
 }

@@ -7,6 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use io_trace::Cause;
+use parking_lot::{Mutex, MutexGuard};
 use storage_format::{
     FormatError, FormatErrorKind, StorageId,
     paths::{FileName, FileRole},
@@ -14,8 +15,13 @@ use storage_format::{
 
 use super::{FileInfo, blocking::Blocking, registry::Registry};
 use crate::{
-    StorageError, io::remove_file, io_thread::IoThread, read::read_whole, space::Space,
-    storage::Storage, writer::Services,
+    StorageError,
+    io::remove_file,
+    io_thread::IoThread,
+    read::{checksum_of, read_whole},
+    space::Space,
+    storage::Storage,
+    writer::Services,
 };
 
 /// Compares the bytes of a derived file with the checksums in it; the error is the offset of the
@@ -30,6 +36,8 @@ pub struct DerivedFiles {
     space: Arc<Space>,
     blocking: Blocking,
     check: Arc<OnceLock<DerivedCheck>>,
+    /// Held while a whole file is in memory.
+    turns: Arc<Mutex<()>>,
 }
 
 impl DerivedFiles {
@@ -40,7 +48,13 @@ impl DerivedFiles {
             space: Arc::clone(&services.space),
             blocking: blocking.clone(),
             check: Arc::default(),
+            turns: Arc::default(),
         }
+    }
+
+    /// Waits until no other derived file is in memory to be checked; blocks the thread.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turns.lock()
     }
 
     /// Lets derived files be checked before they are sent. The first call counts.
@@ -82,7 +96,9 @@ impl DerivedFiles {
             .io_thread
             .publish(folder, name.to_string(), bytes)
             .await;
-        published.map_err(StorageError::io("write", path))
+        published.map_err(StorageError::io("write", path))?;
+        storage.checked.forget_damage(&name.to_string());
+        Ok(())
     }
 
     /// Removes a derived file if it exists.
@@ -152,19 +168,27 @@ fn derived_file(
     checker: Option<&DerivedFiles>,
 ) -> Result<Option<FileInfo>, StorageError> {
     let path = storage.path(name);
-    let bytes = match read_whole(&path) {
-        Ok(bytes) => bytes,
+    let _turn = checker.map(DerivedFiles::turn);
+    let summed = match checker {
+        None => checksum_of(&path),
+        Some(checker) => match read_whole(&path) {
+            Ok(bytes) => {
+                checker.check(&path, &bytes)?;
+                Ok((bytes.len() as u64, storage_format::checksum::crc32c(&bytes)))
+            }
+            Err(error) => Err(error),
+        },
+    };
+    let (length, checksum) = match summed {
+        Ok(summed) => summed,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StorageError::io("read", path)(error)),
     };
-    if let Some(checker) = checker {
-        checker.check(&path, &bytes)?;
-    }
     Ok(Some(FileInfo {
         name: name.to_string(),
         role: name.role(),
-        length: bytes.len() as u64,
-        checksum: Some(storage_format::checksum::crc32c(&bytes)),
+        length,
+        checksum: Some(checksum),
     }))
 }
 

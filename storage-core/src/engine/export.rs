@@ -41,6 +41,8 @@ const HELD_FILE_BYTES_MAX: u64 = 64 << 10;
 const HELD_BYTES_MAX: u64 = 8 << 20;
 /// Derived files that are open at once.
 const HELD_OPEN_MAX: usize = 64;
+/// Longest derived file that is exported: it is in memory while it is checked.
+const DERIVED_BYTES_MAX: u64 = 64 << 20;
 
 /// A running export. Dropping it ends the export.
 pub struct Export {
@@ -215,9 +217,10 @@ fn derived(
             .length()
             .map_err(StorageError::io("get the length of", &path))?;
         let is_held = length <= HELD_FILE_BYTES_MAX.min(bytes_left);
-        if !is_held && open_left == 0 {
+        if !is_held && (open_left == 0 || length > DERIVED_BYTES_MAX) {
             continue;
         }
+        let _turn = checker.turn();
         let bytes = file.read(0, usize_of_u64(length));
         let bytes = bytes.map_err(StorageError::io("read", &path))?;
         if let Err(error) = checker.check(&path, &bytes) {

@@ -102,7 +102,7 @@ impl Reading {
         storage: &Arc<Storage>,
     ) -> Result<(StorageInfo, Vec<LeafInfo>), StorageError> {
         loop {
-            self.trees.load(storage).await?;
+            self.trees.load_whole(storage).await?;
             // A storage that is finalized after this is seen as it was before.
             let info = storage.info();
             // The tree may have been evicted for that of another storage meanwhile.

@@ -5,7 +5,7 @@ use std::{fs::File, io, path::Path, sync::Arc};
 use bytes::Bytes;
 use io_trace::{Cause, FileTag, Operation};
 use storage_format::{
-    AgentId, Descriptor, FormatError, FormatErrorKind, Kind, LeafId, StorageId, StreamId,
+    AgentId, Descriptor, Kind, LeafId, StorageId, StreamId,
     index_part::PacketEntry,
     paths::{FileName, FileRole},
     storage_file::StorageState,
@@ -23,6 +23,7 @@ use crate::{
     agents::Agents,
     checked::Expected,
     codec,
+    nature::Nature,
     read::{ReadFile, read_at},
     storage::{Storage, StorageReader},
     traced::{operation, tag},
@@ -122,17 +123,26 @@ impl Reading {
             self.blocking.run(Cause::Query, read).await
         };
         match once().await {
-            Err(_) if TreeLoader::lacks_part(&storage) => once().await,
+            // Why it cannot be rebuilt is in the log.
+            Err(error) if TreeLoader::lacks_part(&storage) => {
+                match self.trees.rebuild(&storage).await {
+                    Ok(()) => once().await,
+                    Err(_) => Err(error),
+                }
+            }
             done => done,
         }
     }
 
-    /// Whether a part of the index of a finalized storage turned out to be damaged: the next read
-    /// rebuilds the index.
-    #[must_use]
-    pub fn lacks_index(&self, id: StorageId) -> bool {
-        let storage = self.registry.find(id);
-        storage.is_ok_and(|storage| TreeLoader::lacks_part(&storage))
+    /// Rebuilds the index of a finalized storage if a part of it turned out to be damaged; whether
+    /// it is whole again, so that a read that failed may succeed.
+    pub async fn rebuild_index(&self, id: StorageId) -> bool {
+        match self.registry.find(id) {
+            Ok(storage) if TreeLoader::lacks_part(&storage) => {
+                self.trees.rebuild(&storage).await.is_ok()
+            }
+            _ => false,
+        }
     }
 
     /// The bytes of a packet as the agent sent them, checked.
@@ -282,14 +292,23 @@ impl Reading {
         let counters = Arc::clone(&self.counters);
         self.blocking
             .run(Cause::Range, move || {
-                let file = Arc::new(open_served(&path)?);
-                check_length(&file, &path, length)?;
+                let opened = open_served(&path);
+                let opened = opened.map_err(|error| match error.nature() {
+                    // Not one that was replaced meanwhile.
+                    Nature::Lost if storage.lists(&name) => {
+                        let checked = &storage.checked;
+                        checked.note_gone(storage.id, &path, length, &counters)
+                    }
+                    _ => error,
+                });
+                let file = Arc::new(opened?);
                 let checked = storage.checked.file(
                     (&storage.folder, &name),
                     &ReadFile::shared(Arc::clone(&file), tag.clone()),
                     (&info, Expected { length, checksum }),
                     &counters,
                 );
+                checked.check_length()?;
                 Ok(ServedFile {
                     bytes: ServedBytes::InFile { file, tag, checked },
                     role,
@@ -316,7 +335,7 @@ impl Reading {
         let loaded = if storage.is_unreadable() {
             Ok(())
         } else {
-            self.trees.load(&storage).await
+            self.trees.load_whole(&storage).await
         };
         let unindexed = match loaded {
             Ok(()) => None,
@@ -330,24 +349,6 @@ impl Reading {
             })
             .await
     }
-}
-
-/// Refuses a file whose length differs from the one that its storage file or its content says.
-fn check_length(file: &File, path: &Path, length: u64) -> Result<(), StorageError> {
-    let metadata = file.metadata();
-    let found = metadata.map_err(StorageError::io("get the length of", path))?;
-    let found = found.len();
-    if found == length {
-        return Ok(());
-    }
-    Err(StorageError::damaged(path)(FormatError {
-        what: "file",
-        offset: found.min(length),
-        kind: FormatErrorKind::Truncated {
-            needed: length,
-            available: found,
-        },
-    }))
 }
 
 fn open_served(path: &Path) -> Result<File, StorageError> {

@@ -20,6 +20,7 @@ use super::{folders::remove_leftovers, tasks::Tasks};
 use crate::{
     Progress, RecoveryStatus, StorageError,
     known_repairs::publish_repairs,
+    nature::Nature,
     panic::panic_message,
     recovery::{Recovered, Scan, ScanThreads, recover},
     state::accepts_packets,
@@ -144,6 +145,10 @@ impl Recoveries {
         let storage = &unfinished.storage;
         let progress = &storage.readiness.progress;
         let recovered = self.read(storage, progress, scope).await;
+        let failure = match &recovered {
+            Ok(recovered) => self.take_back_repairs(storage, recovered).await.err(),
+            Err(_) => None,
+        };
         let _adopting = storage.readiness.adopting.lock().await;
         // The server stops, or the storage has been deleted.
         if self.is_stopping.load(Ordering::Relaxed) || storage.readiness.is_ready() {
@@ -151,7 +156,7 @@ impl Recoveries {
         }
         let adopted = match recovered {
             Ok(recovered) => {
-                let adopting = AssertUnwindSafe(self.adopt(&unfinished, recovered));
+                let adopting = AssertUnwindSafe(self.adopt(&unfinished, recovered, failure));
                 let adopted = adopting.catch_unwind().await;
                 adopted.map_err(|panic| ended_unexpectedly(&*panic))
             }
@@ -212,23 +217,50 @@ impl Recoveries {
         }
     }
 
+    /// Takes back repairs that ended before they took effect: one would do so with the next data
+    /// file. Until that is written, nothing else is.
+    async fn take_back_repairs(
+        &self,
+        storage: &Storage,
+        recovered: &Recovered,
+    ) -> Result<(), StorageError> {
+        let is_failed = recovered.damage.is_some() || storage.state() == StorageState::Failed;
+        if is_failed || !recovered.has_void_repairs {
+            return Ok(());
+        }
+        let io_thread = &self.services.io_thread;
+        loop {
+            let repairs = &recovered.repairs;
+            match publish_repairs(&storage.folder, repairs, io_thread).await {
+                // The storage is neither damaged nor written: it waits.
+                Err(error)
+                    if error.nature() == Nature::Transient && !storage.readiness.is_ready() =>
+                {
+                    tracing::warn!(%error, storage = %storage.id, "the repair file of the storage cannot be written now; its recovery goes on later");
+                    tokio::time::sleep(RETRY_INTERVAL).await;
+                }
+                published => return published,
+            }
+        }
+    }
+
     /// Takes the result of a recovery, and starts the writer.
-    async fn adopt(&self, unfinished: &Unfinished, recovered: Recovered) {
+    async fn adopt(
+        &self,
+        unfinished: &Unfinished,
+        recovered: Recovered,
+        failure: Option<StorageError>,
+    ) {
         let Unfinished { storage, on_disk } = unfinished;
         #[cfg(test)]
         if let Some(plan) = &self.services.config.faults {
             plan.panic_at(crate::io::faulty::Operation::Adopt);
         }
         let mut file = storage.info();
-        let mut damage = recovered.damage.as_ref().map(ToString::to_string);
+        let damage = recovered.damage.as_ref().or(failure.as_ref());
+        let damage = damage.map(ToString::to_string);
         if let Some(damage) = recovered.damage {
             storage.set_damage(damage);
-        }
-        if damage.is_none() && file.state != StorageState::Failed && recovered.has_void_repairs {
-            // A repair that ended before it took effect would do so with the next data file.
-            let io_thread = &self.services.io_thread;
-            let published = publish_repairs(&storage.folder, &recovered.repairs, io_thread);
-            damage = published.await.err().map(|error| error.to_string());
         }
         // A file that seems to be left over may be what remains of a damaged log.
         if damage.is_none() && file.state != StorageState::Failed {

@@ -274,8 +274,6 @@ impl Storages {
         }
         publish_file(&storage.folder, &file, io_thread, catalog).await?;
         crate::fault_point!(async "repair.published");
-        remove_leftovers(leftovers).await;
-        remove_leftovers(arranged).await;
         let cache = Arc::clone(&self.block_cache);
         let open = Storage::new(storage.folder.clone(), file, Some(tree), cache);
         open.set_repairs(repairs);
@@ -284,6 +282,9 @@ impl Storages {
         self.tasks.start_writer(&open, &self.services);
         self.registry.replace(storage, open);
         storage.set_replaced();
+        let unread = storage.remove_with_readers(leftovers);
+        remove_leftovers(unread).await;
+        remove_leftovers(arranged).await;
         Ok(())
     }
 

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use io_trace::Cause;
 use storage_format::{
-    StorageId,
+    DataFileId, StorageId,
     checksum_file::PieceSums,
     paths::{FileName, FileRole},
     storage_file::{FileEntry, StorageFile, StorageState},
@@ -67,7 +67,7 @@ enum Expected {
     /// As the storage file lists it.
     Listed(FileEntry),
     /// A file of a log, durable to its end.
-    Log(Tail),
+    Log(DataFileId, Tail),
 }
 
 impl Scrub {
@@ -150,41 +150,70 @@ impl Pass<'_> {
         if storage.is_unreadable() {
             return;
         }
-        if file.state != StorageState::Finalized {
-            return self.log(storage).await;
+        if file.state == StorageState::Finalized {
+            self.listed(storage, &file).await;
+        } else {
+            self.log(storage).await;
         }
-        let own = Arc::clone(storage);
-        let copied = self
-            .scrub
-            .blocking
-            .run(Cause::Verify, move || own.check_copy());
-        let copy = FileName::StorageCopy(storage.id).to_string();
-        // Both copies are restored, with a line in the log.
-        if let Ok(Some(_)) = copied.await {
-            self.position.places = self.position.places.saturating_add(1);
-            self.scrub.services.counters.scrub_places.add(1);
-            tracing::warn!(storage = %storage.id, file = copy, "the scrub found a damaged file");
-        }
+        storage.forget_damage_of_others();
+    }
+
+    /// The files that a finalized storage lists, and the second copy of its storage file.
+    async fn listed(&mut self, storage: &Arc<Storage>, file: &StorageFile) {
+        self.own_files(storage).await;
         for entry in file.files.clone() {
             let path = storage.folder.join(&entry.name);
             let expected = Expected::Listed(entry);
-            self.file(storage, &file, path, expected).await;
+            self.file(storage, file, path, expected).await;
+        }
+    }
+
+    /// The storage file and its second copy, of which each is restored from the other.
+    async fn own_files(&mut self, storage: &Arc<Storage>) {
+        let own = Arc::clone(storage);
+        let check = move || own.check_copy();
+        let name = FileName::Storage(storage.id).to_string();
+        match self.scrub.blocking.run(Cause::Verify, check).await {
+            Ok(restored) => {
+                for (file, error) in restored {
+                    self.position.places = self.position.places.saturating_add(1);
+                    self.scrub.services.counters.scrub_places.add(1);
+                    tracing::warn!(%error, storage = %storage.id, %file, "the scrub found a damaged file, and restored it");
+                }
+                storage.checked.forget_damage(&name);
+            }
+            Err(error) if error.is_loss() || matches!(error, StorageError::DiskFull { .. }) => {
+                let what = error.to_string();
+                let file = name.clone();
+                self.note(
+                    storage,
+                    &name,
+                    vec![Damage {
+                        file,
+                        offset: 0,
+                        what,
+                    }],
+                );
+            }
+            // The storage is being deleted, or the server stops.
+            Err(_) => {}
         }
     }
 
     /// The data files of a storage to which nothing is written any more.
     async fn log(&mut self, storage: &Arc<Storage>) {
-        let tails = storage
-            .tree
-            .read()
-            .as_ref()
-            .map(|tree| tree.files().clone());
-        let mut tails = tails.unwrap_or_default();
-        tails.pop_last();
-        for (id, tail) in tails {
+        let complete = storage.tree.read().as_ref().map(|tree| {
+            // The ids of arranged files are greater than that of the file that is written.
+            let written = tree.position().map(|position| position.file);
+            let mut files = tree.files().clone();
+            files.retain(|id, _| Some(*id) != written);
+            files
+        });
+        for (id, tail) in complete.unwrap_or_default() {
             let path = storage.path(&FileName::Data(id));
             let file = storage.info();
-            self.file(storage, &file, path, Expected::Log(tail)).await;
+            let expected = Expected::Log(id, tail);
+            self.file(storage, &file, path, expected).await;
         }
     }
 
@@ -197,10 +226,10 @@ impl Pass<'_> {
     ) {
         let limit = match &expected {
             Expected::Listed(_) => u64::MAX,
-            Expected::Log(tail) => tail.length,
+            Expected::Log(_, tail) => tail.length,
         };
         let summed = self.sum(path.clone(), limit).await;
-        if is_over(storage, &path, &expected) {
+        if is_over(storage, &expected) {
             return;
         }
         let name = path
@@ -211,7 +240,10 @@ impl Pass<'_> {
         let is_index =
             matches!(&expected, Expected::Listed(entry) if entry.role == FileRole::Index);
         let found = match summed {
-            Ok(sums) => self.compare(storage, own, &name, expected, sums).await,
+            Ok(sums) => match self.compare(storage, own, &name, expected, sums).await {
+                Some(found) => found,
+                None => return,
+            },
             Err(StorageError::Stopping | StorageError::Exhausted { .. }) => return,
             Err(error) => vec![Damage {
                 file: name.clone(),
@@ -223,19 +255,14 @@ impl Pass<'_> {
         if !found.is_empty() && is_index {
             let replaced = self.scrub.trees.replace_part(storage, &path).await;
             match replaced {
-                Ok(()) if !is_listed(storage, &name) => {
-                    storage.checked.scrubbed.forget(&name);
-                    storage.checked.damage.forget(&name);
-                }
+                Ok(()) if !is_listed(storage, &name) => storage.checked.forget_damage(&name),
                 // It says in the log why.
-                Ok(()) => {}
-                Err(error) => {
-                    tracing::error!(%error, storage = %storage.id, "the index cannot be rebuilt");
-                }
+                Ok(()) | Err(_) => {}
             }
         }
     }
 
+    /// What is damaged in a file; `None` if that could not be found out.
     async fn compare(
         &self,
         storage: &Arc<Storage>,
@@ -243,7 +270,7 @@ impl Pass<'_> {
         name: &str,
         expected: Expected,
         sums: PieceSums,
-    ) -> Vec<Damage> {
+    ) -> Option<Vec<Damage>> {
         let (storage, own, name) = (Arc::clone(storage), own.clone(), name.to_owned());
         let compare = move || {
             Ok(match expected {
@@ -251,21 +278,26 @@ impl Pass<'_> {
                     let known = read_checksums(&storage.folder, &own).and_then(Result::ok);
                     differences(&storage, &entry, sums, known.as_ref())
                 }
-                Expected::Log(tail) => differences_of_log(&name, tail, &sums).into_iter().collect(),
+                Expected::Log(_, tail) => {
+                    differences_of_log(&name, tail, &sums).into_iter().collect()
+                }
             })
         };
         let compared = self.scrub.blocking.run(Cause::Verify, compare).await;
-        compared.unwrap_or_default()
+        compared.ok()
     }
 
     /// Remembers what is damaged in a file, and that nothing else of it is.
     fn note(&mut self, storage: &Storage, name: &str, found: Vec<Damage>) {
-        if !found.is_empty() {
+        if found.is_empty() {
+            storage.checked.forget_damage(name);
+        } else {
             // What was compared before may have come from the page cache.
-            storage.checked.forget(name);
+            storage.checked.forget();
         }
         self.position.places = self.position.places.saturating_add(found.len() as u64);
-        for damage in storage.checked.scrubbed.added(name, &found) {
+        let new = storage.checked.scrubbed.replace(name, found);
+        for damage in new.places {
             self.scrub.services.counters.scrub_places.add(1);
             tracing::error!(
                 storage = %storage.id, file = name, offset = damage.offset, what = damage.what,
@@ -273,7 +305,13 @@ impl Pass<'_> {
                  backup"
             );
         }
-        storage.checked.scrubbed.replace(name, found);
+        if new.more > 0 {
+            self.scrub.services.counters.scrub_places.add(new.more);
+            tracing::error!(
+                storage = %storage.id, file = name, places = new.more,
+                "the scrub found more damage of the file, which is not listed"
+            );
+        }
     }
 
     /// The checksums of the first `limit` bytes of a file, read no faster than the rate allows.
@@ -339,7 +377,7 @@ fn is_listed(storage: &Storage, name: &str) -> bool {
 }
 
 /// Whether a file was removed or replaced meanwhile, with its storage or by a change of it.
-fn is_over(storage: &Storage, path: &Path, expected: &Expected) -> bool {
+fn is_over(storage: &Storage, expected: &Expected) -> bool {
     if storage.is_deleted.load(std::sync::atomic::Ordering::SeqCst) {
         return true;
     }
@@ -348,14 +386,10 @@ fn is_over(storage: &Storage, path: &Path, expected: &Expected) -> bool {
             let now = storage.info();
             !now.files.iter().any(|listed| listed == entry)
         }
-        Expected::Log(tail) => {
+        Expected::Log(id, tail) => {
             let tree = storage.tree.read();
-            let files = tree.as_ref().map(|tree| tree.files());
-            let now = files.and_then(|files| {
-                let mut files = files.iter();
-                files.find(|(id, _)| path.ends_with(FileName::Data(**id).to_string()))
-            });
-            now.is_none_or(|(_, now)| now != tail)
+            let now = tree.as_ref().and_then(|tree| tree.files().get(id));
+            now != Some(tail)
         }
     }
 }

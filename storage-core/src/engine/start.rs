@@ -110,7 +110,7 @@ impl Engine {
         let counters = Arc::clone(&services.counters);
         let block_cache = BlockCache::new(config.index_cache_bytes_max, counters);
         let block_cache = Arc::new(block_cache);
-        let trees = Arc::new(TreeLoader::new(&registry, &services, &blocking));
+        let trees = Arc::new(TreeLoader::new(&registry, &services, &tasks, &blocking));
         let ingest = Ingest {
             registry: Arc::clone(&registry),
             services: services.clone(),

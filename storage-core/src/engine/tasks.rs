@@ -16,7 +16,10 @@ pub(super) struct Tasks(Mutex<JoinSet<()>>);
 
 impl Tasks {
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.0.lock().spawn(task);
+        let mut tasks = self.0.lock();
+        // Collect the tasks that ended, so that the set does not grow.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
     }
 
     /// Starts the writer of a storage whose tree is loaded.

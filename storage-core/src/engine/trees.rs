@@ -10,14 +10,17 @@ use storage_format::{
     paths::{FileName, FileRole},
     storage_file::{FileEntry, StorageFile, StorageState, Totals},
 };
+use tokio::sync::watch;
 
-use super::{blocking::Blocking, folders::remove_leftovers, registry::Registry};
+use super::{blocking::Blocking, folders::remove_leftovers, registry::Registry, tasks::Tasks};
 use crate::{
-    StorageError,
+    Counters, Progress, StorageError,
     catalog::Catalog,
     clock::{now_ns, random_u64},
     io_thread::IoThread,
-    recovery::{load_parts, rebuild},
+    progress::CancelledOnDrop,
+    rebuilds::{Attempt, version_of},
+    recovery::{Scan, load_parts, rebuild},
     storage::Storage,
     tree::{IndexPart, IndexTree},
     writer::Services,
@@ -32,34 +35,44 @@ pub(super) struct TreeLoader {
     registry: Arc<Registry>,
     io_thread: IoThread,
     catalog: Arc<Catalog>,
+    counters: Arc<Counters>,
+    tasks: Arc<Tasks>,
     blocking: Blocking,
     /// Storages whose tree was loaded for readers, oldest first.
     loaded: Mutex<VecDeque<StorageId>>,
 }
 
 impl TreeLoader {
-    pub(super) fn new(registry: &Arc<Registry>, services: &Services, blocking: &Blocking) -> Self {
+    pub(super) fn new(
+        registry: &Arc<Registry>,
+        services: &Services,
+        tasks: &Arc<Tasks>,
+        blocking: &Blocking,
+    ) -> Self {
         Self {
             registry: Arc::clone(registry),
             io_thread: services.io_thread.clone(),
             catalog: Arc::clone(&services.catalog),
+            counters: Arc::clone(&services.counters),
+            tasks: Arc::clone(tasks),
             blocking: blocking.clone(),
             loaded: Mutex::default(),
         }
     }
 
     /// Loads the tree of a storage unless it is in memory. An index of which a part turned out to
-    /// be damaged is rebuilt.
-    pub(super) async fn load(&self, storage: &Arc<Storage>) -> Result<(), StorageError> {
-        if storage.tree.read().is_some() && !Self::lacks_part(storage) {
+    /// be damaged is rebuilt meanwhile: what is left of it is used on.
+    pub(super) async fn load(self: &Arc<Self>, storage: &Arc<Storage>) -> Result<(), StorageError> {
+        if storage.tree.read().is_some() {
+            if Self::lacks_part(storage) {
+                // Whoever misses something waits for it, and gets its error.
+                let _ = self.begin_rebuild(storage).await;
+            }
             return Ok(());
         }
         storage.check_readable()?;
         let _loading = storage.loading.lock().await;
         if storage.tree.read().is_some() {
-            if Self::lacks_part(storage) {
-                self.replace_lost_parts(storage).await;
-            }
             return Ok(());
         }
         let file = storage.info();
@@ -74,15 +87,30 @@ impl TreeLoader {
             .blocking
             .run(Cause::Query, move || load_parts(&folder, id, &names))
             .await?;
-        let tree = match loaded {
-            Some(tree) if is_listed => tree,
-            _ => {
-                let scope = Scope::within(self.blocking.tracer(), Cause::Recovery);
-                scope.around(self.rebuild_index(storage)).await?
+        match loaded.filter(|_| is_listed) {
+            // One that was rebuilt meanwhile is newer.
+            Some(tree) => {
+                let mut known = storage.tree.write();
+                if known.is_none() {
+                    *known = Some(tree);
+                }
             }
-        };
-        *storage.tree.write() = Some(tree);
+            None => self.rebuild(storage).await?,
+        }
         self.forget_oldest_tree(id);
+        Ok(())
+    }
+
+    /// As [`Self::load`]; waits for an index that is being rebuilt. If that is impossible, what is
+    /// left of it is used on.
+    pub(super) async fn load_whole(
+        self: &Arc<Self>,
+        storage: &Arc<Storage>,
+    ) -> Result<(), StorageError> {
+        self.load(storage).await?;
+        if Self::lacks_part(storage) {
+            let _ = self.rebuild(storage).await;
+        }
         Ok(())
     }
 
@@ -96,7 +124,7 @@ impl TreeLoader {
 
     /// Rebuilds the index of a finalized storage of which the part at `path` is damaged.
     pub(super) async fn replace_part(
-        &self,
+        self: &Arc<Self>,
         storage: &Arc<Storage>,
         path: &Path,
     ) -> Result<(), StorageError> {
@@ -107,23 +135,83 @@ impl TreeLoader {
                 .filter(|part| part.path == path)
                 .for_each(|part| part.note_loss());
         }
-        self.load(storage).await
+        if Self::lacks_part(storage) {
+            self.rebuild(storage).await?;
+        }
+        Ok(())
     }
 
-    /// Rebuilds the index of a finalized storage. If that is impossible, what is left of it is used
-    /// on, and the next reader that misses something tries again.
-    async fn replace_lost_parts(&self, storage: &Arc<Storage>) {
-        tracing::error!(storage = %storage.id, "an index part is damaged; rebuilding the index");
-        let scope = Scope::within(self.blocking.tracer(), Cause::Recovery);
-        match scope.around(self.rebuild_index(storage)).await {
-            Ok(tree) => *storage.tree.write() = Some(tree),
-            Err(error) => {
-                tracing::error!(%error, storage = %storage.id, "the index cannot be rebuilt");
-                if let Some(tree) = &*storage.tree.read() {
-                    tree.parts().iter().for_each(|part| part.forget_loss());
-                }
+    /// Rebuilds the index of a finalized storage, and waits for it.
+    ///
+    /// # Errors
+    /// When that is impossible, or was shortly before.
+    pub(super) async fn rebuild(
+        self: &Arc<Self>,
+        storage: &Arc<Storage>,
+    ) -> Result<(), StorageError> {
+        let mut ended = self.begin_rebuild(storage).await?;
+        while ended.changed().await.is_ok() {}
+        storage.rebuilds.outcome()?;
+        // The engine stops, or the storage is being deleted.
+        let has_tree = storage.tree.read().is_some();
+        has_tree.then_some(()).ok_or(StorageError::Stopping)
+    }
+
+    /// Begins to rebuild the index of a finalized storage; the receiver is closed at the end.
+    async fn begin_rebuild(
+        self: &Arc<Self>,
+        storage: &Arc<Storage>,
+    ) -> Result<watch::Receiver<()>, StorageError> {
+        let version = if storage.rebuilds.is_look_due() {
+            Some(self.version(storage).await?)
+        } else {
+            None
+        };
+        match storage.rebuilds.begin(version) {
+            Attempt::Refused(error) => Err(error),
+            Attempt::Waits(ended) => Ok(ended),
+            Attempt::Begins(running) => {
+                let ended = running.subscribe();
+                let (this, storage) = (Arc::clone(self), Arc::clone(storage));
+                let scope = Scope::within(self.blocking.tracer(), Cause::Recovery);
+                // Readers may go away, and the next ones need it as well.
+                self.tasks.spawn(scope.around(async move {
+                    this.attempt(&storage).await;
+                    drop(running);
+                }));
+                Ok(ended)
             }
         }
+    }
+
+    async fn version(&self, storage: &Arc<Storage>) -> Result<u64, StorageError> {
+        let (folder, names) = (storage.folder.clone(), names(storage));
+        let version = move || Ok(version_of(&folder, &names));
+        self.blocking.run(Cause::Recovery, version).await
+    }
+
+    /// Rebuilds the index of a finalized storage once.
+    async fn attempt(&self, storage: &Arc<Storage>) {
+        tracing::error!(storage = %storage.id, "an index part is damaged; rebuilding the index");
+        self.counters.index_rebuilds.add(1);
+        let progress = CancelledOnDrop::default();
+        storage.watch(&progress.0);
+        let version = self.version(storage).await.unwrap_or_default();
+        let rebuilt = self.rebuild_index(storage, &progress.0).await;
+        // What was interrupted says nothing.
+        let result = match progress.0.check().and(rebuilt) {
+            Ok(tree) => {
+                *storage.tree.write() = Some(tree);
+                storage.forget_damage_of_others();
+                Ok(())
+            }
+            Err(error) => {
+                self.counters.index_rebuild_failures.add(1);
+                tracing::error!(%error, storage = %storage.id, "the index cannot be rebuilt");
+                Err(error)
+            }
+        };
+        storage.rebuilds.ended(result, version);
     }
 
     fn forget_oldest_tree(&self, newest: StorageId) {
@@ -140,18 +228,25 @@ impl TreeLoader {
     }
 
     /// Rebuilds the index of a finalized storage from its frames, and puts it into place.
-    async fn rebuild_index(&self, storage: &Arc<Storage>) -> Result<IndexTree, StorageError> {
+    async fn rebuild_index(
+        &self,
+        storage: &Arc<Storage>,
+        progress: &Arc<Progress>,
+    ) -> Result<IndexTree, StorageError> {
         let (folder, id) = (storage.folder.clone(), storage.id);
-        let names: Vec<_> = storage
-            .info()
-            .files
-            .into_iter()
-            .map(|file| file.name)
-            .collect();
+        let names = names(storage);
+        // A packet with a damaged payload stays in the index: reading it finds the damage again,
+        // and what is behind it is intact.
+        let scan = Scan {
+            progress: Arc::clone(progress),
+            is_strict: false,
+            ..Scan::alone()
+        };
         let recovered = self
             .blocking
-            .run(Cause::Recovery, move || rebuild(&folder, id, &names))
+            .run(Cause::Recovery, move || rebuild(&folder, id, &names, &scan))
             .await?;
+        progress.check()?;
         if let Some(damage) = recovered.damage {
             return Err(damage);
         }
@@ -193,6 +288,12 @@ impl TreeLoader {
         remove_leftovers(recovered.leftovers).await;
         Ok(tree)
     }
+}
+
+/// The files that a storage lists.
+fn names(storage: &Storage) -> Vec<String> {
+    let files = storage.info().files.into_iter();
+    files.map(|file| file.name).collect()
 }
 
 /// Refuses an index that lacks packets of a finalized storage: nobody could find them again.

@@ -68,7 +68,7 @@ impl DirectFile {
                 asked: BUFFER_BYTES as u64,
                 done: *result.as_ref().unwrap_or(&0) as u64,
                 errno: errno(&result),
-                cache_hit: Some(false),
+                cache_hit: self.is_direct.then_some(false),
                 ..Access::default()
             });
         }

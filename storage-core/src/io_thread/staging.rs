@@ -24,8 +24,8 @@ use super::{
 use crate::{
     clock::{now_ns, random_u64},
     counters::Counters,
+    errno::is_transient,
     io::{BLOCK_BYTES, BUFFER_BYTES, BlockIo, OpenHow},
-    nature::is_transient,
 };
 
 /// First preallocated extent; each next one is as long as the file at that time.

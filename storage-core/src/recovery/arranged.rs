@@ -2,7 +2,8 @@
 //! when it was interrupted.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
+    ffi::OsStr,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -21,7 +22,8 @@ use crate::{
 impl Listing {
     /// Only the files that the storage file of a finalized storage names.
     pub(super) fn retain_listed(&mut self, names: &[String]) {
-        let is_listed = |path: &std::path::Path| names.iter().any(|name| path.ends_with(name));
+        let names: HashSet<&OsStr> = names.iter().map(OsStr::new).collect();
+        let is_listed = |path: &Path| path.file_name().is_some_and(|name| names.contains(name));
         self.parts.retain(|path| is_listed(path));
         self.data.retain(|_, file| is_listed(&file.path));
         // What is not listed is removed when the storage is found.
@@ -109,7 +111,8 @@ impl Recovered {
             let header = LogScanner::header(&file.path, storage, **id).map_err(fault)?;
             let header = header.map_err(StorageError::damaged(&file.path))?;
             let scanner = LogScanner::of_file(&file.path, &header, u64::MAX);
-            let mut scanner = scanner.map_err(fault)?.strict(scan.is_strict);
+            let scanner = scanner.map_err(fault)?.strict(scan.is_strict);
+            let mut scanner = scanner.watched(&scan.progress);
             let mut segments: Vec<FoundSegment> = Vec::new();
             loop {
                 match scanner.next_segment() {

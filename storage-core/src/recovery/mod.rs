@@ -39,8 +39,8 @@ use self::{
 };
 use crate::{
     StorageError,
+    errno::is_transient,
     io_thread::Tail,
-    nature::is_transient,
     tree::{IndexPart, IndexTree},
 };
 
@@ -186,13 +186,8 @@ pub(crate) fn rebuild(
     folder: &Path,
     storage: StorageId,
     names: &[String],
+    scan: &Scan,
 ) -> Result<Recovered, StorageError> {
-    // A packet with a damaged payload stays in the index: reading it finds the damage again, and
-    // what is behind it is intact.
-    let scan = Scan {
-        is_strict: false,
-        ..Scan::alone()
-    };
     let mut listing = Listing::of(folder)?;
     listing.retain_listed(names);
     let (replacements, leftovers) = listing.take_replaced(names);
@@ -210,10 +205,10 @@ pub(crate) fn rebuild(
         .map(|(&file, data)| (file, data.length))
         .collect();
     if listing.data.values().any(|file| file.is_arranged) {
-        recovered.add_arranged(storage, &listing, &scan)?;
+        recovered.add_arranged(storage, &listing, scan)?;
         recovered.leftovers = listing.parts;
     } else {
-        recovered.add_files(storage, listing, 0, &scan)?;
+        recovered.add_files(storage, listing, 0, scan)?;
     }
     // A file with a damaged header is not even known to be arranged.
     for (file, length) in lengths {

@@ -17,7 +17,7 @@ use storage_format::{
 
 use super::{Listing, parts::is_void};
 use crate::{
-    StorageError, log_scan::LogScanner, nature::is_transient, read::read_small, tree::IndexPart,
+    StorageError, errno::is_transient, log_scan::LogScanner, read::read_small, tree::IndexPart,
 };
 
 /// The repair file in `folder`; `None` if there is none, as in a storage that was never repaired.

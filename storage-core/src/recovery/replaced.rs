@@ -4,7 +4,11 @@
 //! being made when the server ended, and the files of the log that the named ones replaced were
 //! being removed: both are leftovers, and so are the index parts that describe them.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, HashSet},
+    ffi::OsStr,
+    path::PathBuf,
+};
 
 use storage_format::{
     DataFileId, FormatError, FormatErrorKind,
@@ -62,9 +66,13 @@ impl Listing {
     pub(super) fn take_replaced(&mut self, named: &[String]) -> (Replacements, Vec<PathBuf>) {
         let mut replacements = Replacements::default();
         let mut leftovers = Vec::new();
+        let names: HashSet<&OsStr> = named.iter().map(OsStr::new).collect();
         let arranged = self.data.iter().filter_map(|(&id, file)| {
             let replaced = file.replaces?;
-            let is_named = named.iter().any(|name| file.path.ends_with(name));
+            let is_named = file
+                .path
+                .file_name()
+                .is_some_and(|name| names.contains(name));
             // Its bytes are durable before it is named. If it is not whole all the same, the file
             // that it replaced may still be there.
             let is_whole = file.length >= replaced.arranged_length;

@@ -14,9 +14,9 @@ use storage_format::{
 
 use crate::{
     Progress, StorageError,
+    errno::is_transient,
     io_thread::{LogEnd, Tail},
     log_scan::{FoundBatch, FoundSegment, LogScanner},
-    nature::is_transient,
     recovery::LogFiles,
     scan::ScanError,
 };

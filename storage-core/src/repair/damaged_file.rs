@@ -17,7 +17,7 @@ use storage_format::{
 };
 
 use super::chain::LogFile;
-use crate::{Progress, StorageError, nature::is_transient, read::ReadFile, scan::WINDOW_BYTES};
+use crate::{Progress, StorageError, errno::is_transient, read::ReadFile, scan::WINDOW_BYTES};
 
 const BLOCK_LENGTH: u64 = BLOCK_BYTES as u64;
 

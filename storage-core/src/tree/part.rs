@@ -206,11 +206,6 @@ impl IndexPart {
         self.is_lost.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets that a block could not be read; the next read finds it again.
-    pub(crate) fn forget_loss(&self) {
-        self.is_lost.store(false, Ordering::Relaxed);
-    }
-
     /// Lets the last reader remove the file.
     pub(crate) fn replace(&self) {
         self.is_replaced.store(true, Ordering::Relaxed);

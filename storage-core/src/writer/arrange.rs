@@ -4,17 +4,20 @@ use std::{collections::BTreeSet, path::Path, pin::Pin, sync::Arc, time::Duration
 
 use io_trace::{Cause, Scope};
 use storage_format::{
-    DataFileId,
+    DataFileId, FormatError,
     paths::FileName,
     storage_file::{StorageFile, StorageState},
 };
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{Instant, Sleep, sleep_until},
+};
 
 use super::{Boxed, Services, Writer};
 use crate::{
     Progress, StorageError,
-    arranging::{Candidate, FullFile, LeafMaps},
-    progress::Pace,
+    arranging::{Candidate, FullFile, LeafMaps, Planned},
+    progress::{CancelledOnDrop, Pace},
     state::accepts_packets,
     storage::Storage,
     traced::on_thread,
@@ -28,12 +31,6 @@ const RETRY_AFTER: Duration = if cfg!(test) {
 };
 /// Longest delay, as a power of two of the first.
 const RETRY_DOUBLED_MAX: u32 = 8;
-/// How often a storage looks whether it is its turn.
-const TURN_AFTER: Duration = if cfg!(test) {
-    Duration::from_millis(1)
-} else {
-    Duration::from_secs(1)
-};
 /// A file of at least this part of the largest size is full: 1/2. Smaller ones, after which the
 /// server was started again, are arranged when the storage is finalized.
 const FULL_DIVISOR: u64 = 2;
@@ -44,6 +41,8 @@ pub(super) enum FileArranged {
     Done(FullFile),
     /// It does not pay, or the file is damaged: it stays as it is.
     Kept,
+    /// It cannot be arranged yet.
+    Later,
     /// It was cancelled, or failed; nothing remains of it.
     Undone(StorageError),
     /// It is not known whether the storage file on the disk names the arranged file. All files stay
@@ -61,23 +60,45 @@ pub(super) async fn wait(arranging: &mut Option<Boxed<Arranging>>) -> Arranging 
     }
 }
 
-/// Cancels the work when the writer ends.
-#[derive(Debug, Default)]
-struct CancelledOnDrop(Arc<Progress>);
+/// Storages arrange one file each in turn.
+#[derive(Default)]
+enum Turn {
+    #[default]
+    Unwanted,
+    Waiting(Boxed<Option<OwnedSemaphorePermit>>),
+    Here(OwnedSemaphorePermit),
+}
 
-impl Drop for CancelledOnDrop {
-    fn drop(&mut self) {
-        self.0.cancel();
+impl Turn {
+    /// Waits until it is here; forever if nobody wants it.
+    async fn comes(&mut self) {
+        match self {
+            Self::Waiting(turn) => *self = turn.await.map_or(Self::Unwanted, Self::Here),
+            Self::Unwanted | Self::Here(_) => std::future::pending().await,
+        }
+    }
+
+    /// Takes it if it is here, and wants it otherwise.
+    fn take(&mut self, turns: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+        match std::mem::take(self) {
+            Self::Here(turn) => return Some(turn),
+            waiting @ Self::Waiting(_) => *self = waiting,
+            Self::Unwanted => {
+                let turn = Arc::clone(turns).acquire_owned();
+                *self = Self::Waiting(Box::pin(async move { turn.await.ok() }));
+            }
+        }
+        None
     }
 }
 
 /// When full files are arranged.
-#[derive(Debug)]
 pub(super) struct ArrangeTimes {
     /// Whether there may be a file to arrange.
     is_open: bool,
     failures: u32,
     retry: Option<Pin<Box<Sleep>>>,
+    turn: Turn,
     progress: CancelledOnDrop,
     /// Files that stay as they are.
     kept: BTreeSet<DataFileId>,
@@ -93,6 +114,7 @@ impl Default for ArrangeTimes {
             is_open: true,
             failures: 0,
             retry: None,
+            turn: Turn::default(),
             progress: CancelledOnDrop::default(),
             kept: BTreeSet::new(),
             is_over: false,
@@ -105,10 +127,15 @@ impl ArrangeTimes {
     /// Waits until an attempt is due.
     pub(super) async fn due(&mut self) {
         match &mut self.retry {
-            Some(retry) => retry.await,
-            None => std::future::pending().await,
+            Some(retry) => {
+                retry.await;
+                self.retry = None;
+            }
+            None => {
+                self.turn.comes().await;
+                self.is_open = true;
+            }
         }
-        self.retry = None;
     }
 
     /// Notes that the parts of the storage changed.
@@ -148,24 +175,25 @@ impl Writer {
         let rate = config.full_file_arranging_bytes_per_second_max;
         let bytes_min = config.data_file_bytes_max / FULL_DIVISOR;
         let times = &mut self.arrange_times;
-        let is_waiting = !times.is_open || times.is_over || times.retry.is_some();
         // A cut file has to stay as the repair file says it is.
         let is_repaired = !self.storage.repairs().repairs.is_empty();
-        let is_busy = self.arranging.is_some() || self.merging.is_some();
-        if rate == 0 || is_waiting || is_busy || is_repaired || self.storage.poison.is_set() {
+        // A finalization that a crash interrupted continues where it was.
+        let is_written = accepts_packets(self.storage.state()) && !self.storage.poison.is_set();
+        if rate == 0 || times.is_over || is_repaired || !is_written {
+            times.turn = Turn::Unwanted;
             return;
         }
-        // A finalization that a crash interrupted continues where it was.
-        if !accepts_packets(self.storage.state()) {
+        let is_busy = self.arranging.is_some() || self.merging.is_some();
+        if !times.is_open || times.retry.is_some() || is_busy {
             return;
         }
         times.is_open = false;
         let is_wanted = |file| !times.kept.contains(&file);
         let Some(candidate) = candidate_of(&self.storage, bytes_min, false, is_wanted) else {
+            times.turn = Turn::Unwanted;
             return;
         };
-        let Ok(turn) = Arc::clone(&self.services.arrangings).try_acquire_owned() else {
-            times.try_again(TURN_AFTER);
+        let Some(turn) = times.turn.take(&self.services.arrangings) else {
             return;
         };
         let progress = Arc::<Progress>::default();
@@ -184,7 +212,8 @@ impl Writer {
     }
 
     /// Lets the arranging of a file end soon; its outcome still comes.
-    pub(super) fn cancel_arranging(&self) {
+    pub(super) fn cancel_arranging(&mut self) {
+        self.arrange_times.turn = Turn::Unwanted;
         self.arrange_times.progress.0.cancel();
     }
 
@@ -199,6 +228,7 @@ impl Writer {
                 self.replace_file(full);
             }
             FileArranged::Kept => drop(times.kept.insert(file)),
+            FileArranged::Later => times.try_again(RETRY_AFTER),
             FileArranged::Undone(StorageError::Cancelled) => {}
             FileArranged::Undone(error) => {
                 self.services.counters.file_arranging_failures.add(1);
@@ -227,6 +257,7 @@ impl Writer {
             Some(tree) => tree.replace_file(full.file, full.by, &full.parts, path),
             None => return,
         };
+        self.storage.forget_damage_of_others();
         self.services.counters.files_arranged.add(1);
         self.merge_times.parts_changed();
         tracing::info!(
@@ -260,7 +291,7 @@ impl Writer {
             let pace = Pace::new(progress, rate);
             match arrange(&self.storage, &self.services, candidate, pace).await {
                 FileArranged::Done(full) => self.replace_file(full),
-                FileArranged::Kept => drop(kept.insert(file)),
+                FileArranged::Kept | FileArranged::Later => drop(kept.insert(file)),
                 FileArranged::Undone(StorageError::Cancelled) => {
                     return Err(StorageError::Cancelled);
                 }
@@ -310,22 +341,21 @@ async fn arrange(
     pace: Pace,
 ) -> FileArranged {
     let space = Arc::clone(&services.space);
-    let make = move || {
-        let Some(plan) = candidate.plan()? else {
-            return Ok(None);
-        };
-        space.check_room(plan.bytes())?;
-        plan.run(pace).map(Some)
+    let file = candidate.file;
+    let make = move || match candidate.plan()? {
+        Planned::Pays(plan) => {
+            space.check_room(plan.bytes())?;
+            plan.run(pace).map(FileArranged::Done)
+        }
+        Planned::Kept => Ok(FileArranged::Kept),
+        Planned::Uncut => Ok(FileArranged::Later),
     };
     let made = on_thread(io_trace::current(), make).await;
     let full = match made.unwrap_or(Err(StorageError::Stopping)) {
-        Ok(Some(full)) => full,
-        Ok(None) => return FileArranged::Kept,
-        Err(error @ StorageError::Damaged { .. }) => {
-            tracing::error!(
-                %error, storage = %storage.id,
-                "a full data file is damaged and is not arranged; verify the storage"
-            );
+        Ok(FileArranged::Done(full)) => full,
+        Ok(outcome) => return outcome,
+        Err(StorageError::Damaged { path, source }) => {
+            note_damage(storage, file, &path, &source);
             return FileArranged::Kept;
         }
         Err(error) => return FileArranged::Undone(error),
@@ -339,6 +369,25 @@ async fn arrange(
     };
     let named = task.await;
     named.unwrap_or(FileArranged::Unknown(StorageError::Stopping))
+}
+
+/// Remembers damage that was found while `file` was read: in its leaves, in the next file, or in an
+/// index part.
+fn note_damage(storage: &Storage, file: DataFileId, path: &Path, error: &FormatError) {
+    tracing::error!(
+        %error, storage = %storage.id, path = %path.display(),
+        "a file is damaged, so that a full data file is not arranged; verify the storage"
+    );
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_file = name.parse::<FileName>().is_ok();
+    let (name, offset) = if is_file {
+        (name.into_owned(), error.offset)
+    } else {
+        // Of a leaf, the offset is another one.
+        (FileName::Data(file).to_string(), 0)
+    };
+    let what = format!("{}: {error}", path.display());
+    storage.checked.scrubbed.add(&name, offset, what);
 }
 
 /// Names an arranged file in the storage file, or removes it.

@@ -52,7 +52,7 @@ fn is_whole_name(path: &Path) -> bool {
 
 impl World {
     /// A storage with full files of which none is arranged; its engine has ended.
-    async fn of_full_files() -> Self {
+    pub(super) async fn of_full_files() -> Self {
         let mut world = Self::with(|config| {
             small_files(config);
             config.index_merge_count = usize::MAX;
@@ -65,7 +65,7 @@ impl World {
     }
 
     /// Starts an engine on a copy of the folder that arranges full files.
-    async fn copy_that_arranges(&self, plan: FaultPlan) -> Self {
+    pub(super) async fn copy_that_arranges(&self, plan: FaultPlan) -> Self {
         let folder = copy_of(self.folder.path());
         let plan = std::sync::Arc::new(plan);
         let mut config = config(folder.path());
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    fn files_arranged(&self) -> u64 {
+    pub(super) fn files_arranged(&self) -> u64 {
         self.engine.counters().files_arranged.get()
     }
 

@@ -7,6 +7,7 @@ mod errors;
 mod every_operation;
 mod file_ids;
 mod finalized;
+mod full_file_turns;
 mod full_files;
 mod index_memory;
 mod merging;

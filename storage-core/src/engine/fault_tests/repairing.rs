@@ -14,7 +14,8 @@ use storage_format::{
 use super::{STREAMS, World, agent, config, copy_of};
 use crate::{
     Engine, Progress, RepairReport, Selection, StorageError,
-    io::faulty::{Fault, Operation, refusals::refuse},
+    io::faulty::{Fault, FaultPlan, Operation, refusals::refuse},
+    leaf_bytes::{LeafMap, LeafReader},
 };
 
 pub(super) async fn repair(
@@ -88,7 +89,7 @@ fn last_batch(world: &World) -> u64 {
     }
 }
 
-/// Damages the first packet of a storage; damaged again it is whole.
+/// Damages the first packet of a storage; a second call restores it.
 pub(super) fn damage(world: &World) {
     let path = first_file(world);
     let mut bytes = std::fs::read(&path).unwrap();
@@ -201,7 +202,20 @@ async fn a_repair_that_was_only_recorded_takes_no_effect() {
     let mut file = StorageFile::decode(&std::fs::read(&path).unwrap()).unwrap();
     (file.state, file.failure) = (StorageState::Open, None);
     std::fs::write(path, file.encode().unwrap()).unwrap();
-    let engine = Engine::open(config(copy.path())).await.unwrap();
+    // While the disk is full, it waits.
+    let plan = Arc::<FaultPlan>::default();
+    let full = Fault::Fail(Errno::NOSPC);
+    plan.inject(Operation::Open, 0..usize::MAX, full);
+    let mut full = config(copy.path());
+    full.faults = Some(Arc::clone(&plan));
+    let engine = Engine::start(full, Arc::default()).await.unwrap();
+    while plan.hits() < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    let refused = engine.storages().status(world.storage).unwrap_err();
+    assert_eq!(refused.code(), "storage_recovering");
+    plan.heal();
+    engine.storages().recovered(world.storage).await.unwrap();
     let next = world.acknowledged["one"];
     let pushed = world.push_to(&engine, "one", next..next + 3).await;
     assert!(pushed.unwrap().await.refused.is_none());
@@ -214,6 +228,45 @@ async fn a_repair_that_was_only_recorded_takes_no_effect() {
     repair(&world, true).await.unwrap();
     assert_eq!(recorded(&world), 0);
     check_writable(&mut world).await;
+    world.engine.shutdown().await.unwrap();
+}
+
+/// Readers of a failed storage keep its index parts while it is repaired.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repair_leaves_readers_what_they_read() {
+    let mut world = World::with_tree_of(8).await;
+    while world.engine.counters().index_parts.get() == 0 {
+        world.push_some(4).await;
+    }
+    world
+        .plan
+        .inject(Operation::Write, 0..usize::MAX, Fault::Fail(Errno::IO));
+    while world.state() == StorageState::Open {
+        world.push_some(1).await;
+    }
+    world.plan.heal();
+    damage(&world);
+    let readers: Vec<_> = {
+        let storage = world.engine.inner.storages.registry.find(world.storage);
+        let storage = storage.unwrap();
+        let tree = storage.tree.read();
+        let tree = tree.as_ref().unwrap();
+        assert!(!tree.parts().is_empty());
+        let leaves = tree.leaves().map(|leaf| (leaf.id, leaf.tail.length));
+        let reader = |(leaf, length): (_, u64)| {
+            let leaf = tree.leaf(leaf).unwrap();
+            let range = 0..length;
+            let map = LeafMap::new(&storage.folder, &storage.cache, tree.pin(), leaf, &range);
+            (LeafReader::new(map), usize::try_from(length).unwrap())
+        };
+        leaves.map(reader).collect()
+    };
+    assert!(repair(&world, true).await.unwrap().is_repaired);
+    for (reader, length) in &readers {
+        let read = reader.read(0, *length);
+        assert!(read.is_ok(), "{read:?}");
+    }
+    drop(readers);
     world.engine.shutdown().await.unwrap();
 }
 
