@@ -112,7 +112,8 @@ fn parse_line<V: DftVisitor>(
     if record.is_empty() {
         return (ControlFlow::Continue(()), end);
     }
-    let flow = match ParsedLine::new(record) {
+    let has_comma = has_comma(&packet[at..end]);
+    let flow = match ParsedLine::new(record).filter(|_| !has_comma) {
         None => {
             decoded.broken += 1;
             ControlFlow::Continue(())
@@ -143,6 +144,13 @@ fn without_frame(line: &[u8]) -> &[u8] {
         .rposition(|b| !blank(b) && *b != b']')
         .map_or(start, |last| last + 1);
     line.get(start..end).unwrap_or(&[])
+}
+
+/// Whether a line begins or ends with a comma: it is an element of a JSON array, and no record of
+/// its own.
+fn has_comma(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    line.starts_with(b",") || line.ends_with(b",")
 }
 
 /// Lines of a file that are examined to recognize it: damage at its start may break some.

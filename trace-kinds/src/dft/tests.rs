@@ -165,11 +165,23 @@ fn frames_of_records_are_ignored() {
     "#]],
     );
     check(
-        "[{\"ph\":\"X\"},\r\n{\"ph\":\"X\"}]",
+        "[{\"ph\":\"X\"}\r\n,\n{\"ph\":\"X\"}]",
         expect![[r#"
         | ph="X"
         | ph="X"
         2 events, 0 metadata, 0 broken
+    "#]],
+    );
+}
+
+#[test]
+fn lines_with_a_comma_are_broken() {
+    check(
+        "[{\"ph\":\"X\"},\r\n{\"ph\":\"X\"}\n{\"ph\":\"X\"} ,\n,{\"ph\":\"M\"}\n{\"ph\":\"X\"}]",
+        expect![[r#"
+        | ph="X"
+        | ph="X"
+        2 events, 0 metadata, 3 broken
     "#]],
     );
 }
@@ -285,8 +297,8 @@ fn count_by_json(text: &[u8]) -> Decoded {
     let mut decoded = Decoded::default();
     for line in text.split(|byte| *byte == b'\n') {
         let line = String::from_utf8_lossy(line);
-        let line = line.trim_matches(|c: char| c.is_whitespace() || "\0,".contains(c));
-        if line.is_empty() || line == "[" || line == "]" {
+        let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        if line.is_empty() || line == "," || line == "[" || line == "]" {
             continue;
         }
         match serde_json::from_str::<serde_json::Value>(line) {
