@@ -1,15 +1,17 @@
-//! Packets of a pushed stream: complete lines, as text or as gzip members.
+//! Packets of a pushed stream: complete lines, as text, as gzip members or as pieces of one.
 
 use std::ops::{ControlFlow, Range};
 
 use query_language::FieldTable;
 
 use super::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, TimeUnit};
-use crate::gzip::{Entry, ScanOptions, Scanner, TextSink, is_gzip};
+use crate::gzip::{
+    Entry, Inflater, PiecePacket, ScanOptions, Scanner, TextSink, is_gzip, is_piece,
+};
 use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
 
-/// Decodes packets of a `dft` stream, which are text or gzip, as their first bytes show. The events
-/// before a torn or damaged member are decoded.
+/// Decodes packets of a `dft` stream, which are text, gzip or pieces of it, as their first bytes
+/// show. The events before a torn or damaged member are decoded.
 #[derive(Debug)]
 pub struct PacketDecoder {
     decoder: DftDecoder,
@@ -46,6 +48,12 @@ impl PacketDecoder {
         each: &mut EachEvent<'_>,
     ) -> Option<Decoded> {
         let mut packet_text = PacketText::new(&self.decoder, &mut self.declared, each);
+        if is_piece(packet) {
+            let piece = PiecePacket::decode(packet).ok();
+            let piece = piece.filter(|piece| piece.text_bytes() <= text_bytes_max)?;
+            let _whole = packet_text.walk(&piece.text(&mut Inflater::default()).ok()?);
+            return Some(packet_text.decoded);
+        }
         if !is_gzip(packet) {
             let is_short = u64::try_from(packet.len()).is_ok_and(|bytes| bytes <= text_bytes_max);
             return is_short.then(|| {
@@ -79,6 +87,16 @@ impl PacketDecoder {
 impl Decoder for PacketDecoder {
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
         let mut packet_text = PacketText::new(&self.decoder, &mut self.declared, each);
+        if is_piece(packet) {
+            let text = PiecePacket::decode(packet);
+            let text = text.and_then(|piece| piece.text(&mut Inflater::default()));
+            let _whole = packet_text.walk(&text.map_err(|damage| DecodeError::Damaged {
+                format: "dft",
+                offset: 0,
+                reason: damage.to_string(),
+            })?);
+            return Ok(packet_text.decoded);
+        }
         if !is_gzip(packet) {
             let _whole = packet_text.walk(packet);
             return Ok(packet_text.decoded);

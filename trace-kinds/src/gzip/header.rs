@@ -14,7 +14,7 @@ const FLAG_COMMENT: u8 = 1 << 4;
 const FLAGS_RESERVED: u8 = 0xe0;
 
 /// Whether a file that starts with `bytes` is gzip.
-pub(crate) fn is_gzip(bytes: &[u8]) -> bool {
+pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 

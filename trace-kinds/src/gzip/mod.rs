@@ -17,6 +17,7 @@ mod entry;
 mod header;
 mod inflater;
 mod input;
+mod piece_packet;
 mod probe;
 mod resume;
 mod scan;
@@ -30,8 +31,9 @@ mod tests;
 
 pub use damage::{DamageReason, GzipDamage};
 pub use entry::{Entry, Piece, PieceEnd};
-pub(crate) use header::is_gzip;
+pub use header::is_gzip;
 pub use inflater::Inflater;
+pub use piece_packet::{PIECE_TEXT_BYTES_MAX, PieceDamage, PiecePacket, is_piece};
 pub use scan::{ScanOptions, Scanned, Scanner, TextSink};
 pub use text::TextBuffer;
 

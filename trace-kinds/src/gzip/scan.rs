@@ -34,6 +34,9 @@ pub struct ScanOptions<'d> {
     pub damaged: &'d [u64],
     /// Whether the scan ends before a long member: see [`Scanned::long_member`].
     pub stops_at_long_member: bool,
+    /// The longest text of a member that is inflated in one call, without entries inside; `None`
+    /// for [`WHOLE_TEXT_BYTES_MAX`].
+    pub whole_text_bytes_max: Option<usize>,
     /// Whether the source is only the start of a file: that it ends inside a member is expected.
     pub is_start_of_file: bool,
 }
@@ -268,13 +271,14 @@ impl<R: Read> Scan<'_, '_, R> {
     ) -> Result<Option<ControlFlow<()>>, GzipError> {
         self.withheld = None;
         let mut ahead = READ_BYTES;
+        let whole_text_bytes_max = self.options.whole_text_bytes_max;
         loop {
             self.input.fill(ahead)?;
             self.text.clear();
             let found = self.inflater.whole_member(
                 self.input.rest(),
                 self.input.has_ended(),
-                WHOLE_TEXT_BYTES_MAX,
+                whole_text_bytes_max.unwrap_or(WHOLE_TEXT_BYTES_MAX),
                 self.text,
             );
             if let Some(len) = found {
