@@ -90,9 +90,9 @@ mod wire;
 mod zone;
 
 pub use attachments::{
-    AttachmentError, DamagedPart, DftDamage, DftFacts, DftName, DftNames, FileStamp, HASH_KINDS,
-    LeafFacts, PacketFileFacts, PacketRange, PacketRanges, StoredHash, StoredUnit, TraceStamp,
-    encode_dft_names, sort_dft_names,
+    AttachmentError, ChromeUnpaired, DamagedPart, DftDamage, DftFacts, DftName, DftNames,
+    FileStamp, HASH_KINDS, LeafFacts, PacketFileFacts, PacketRange, PacketRanges, StoredHash,
+    StoredMark, StoredUnit, TraceStamp, encode_dft_names, sort_dft_names,
 };
 pub use bloom::BloomFilter;
 pub use builder::ChunkBuilder;

@@ -16,6 +16,7 @@ fuzz_target!(|input: &[u8]| {
         3 => Attachment::DftFacts,
         4 => Attachment::DftNames,
         5 => Attachment::LeafFacts,
+        6 => Attachment::ChromeUnpaired,
         _ => Attachment::FileStamp,
     };
     attachment(kind, bytes);

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use io_trace::{FileTag, Scope};
+use storage_format::index_part::PacketEntry;
 
 /// Reads the bytes of one file, local or remote.
 ///
@@ -49,6 +50,12 @@ pub trait Fetch: Send + Sync {
         1 << 20
     }
 
+    /// The packets whose frames begin in a range of a leaf that cannot be read, from elsewhere,
+    /// each with its bytes as they were pushed. `None` if there is nowhere else to read them.
+    fn packets_in(&self, _range: Range<u64>) -> Option<Vec<FoundPacket>> {
+        None
+    }
+
     /// The bytes of one range.
     ///
     /// # Errors
@@ -61,6 +68,9 @@ pub trait Fetch: Send + Sync {
             .ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 }
+
+/// A packet that is listed, and its bytes if they can be read.
+pub type FoundPacket = (PacketEntry, io::Result<Vec<u8>>);
 
 /// Fetched bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]

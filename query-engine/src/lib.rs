@@ -46,6 +46,7 @@ mod rows;
 mod run;
 mod sidecar_file;
 mod skipped;
+mod slices;
 mod sort_key;
 mod sorted_rows;
 mod source;
@@ -59,7 +60,7 @@ pub use count::count;
 pub use dft::{DftFile, DftSet, columns_path};
 pub use error::ReadError;
 pub use evidence::Evidence;
-pub use fetch::{ClosedFile, Fetch, LazyFile, LocalFile, Part, TracedFile};
+pub use fetch::{ClosedFile, Fetch, FoundPacket, LazyFile, LocalFile, Part, TracedFile};
 pub use file_content::{find_traces, is_ctf_folder, recognize_file, regular_file};
 pub use groups::{GROUP_BYTES_MAX, GROUPS_MAX, GroupSpec, GroupSpecError, group_by};
 pub use indexing::{

@@ -237,7 +237,7 @@ pub struct Counters {
     pub answered_by_columns: usize,
     /// What the bytes contained.
     pub decoded: Decoded,
-    /// Events whose duration was requested and is unknown, because their end is in another packet.
+    /// Events whose duration was requested and is unknown, because no end is known.
     pub unpaired: u64,
     /// What could not be read and was skipped, as messages.
     pub faults: Vec<String>,
@@ -250,9 +250,7 @@ impl Counters {
     pub(crate) fn unpaired_note(&self) -> Option<String> {
         (self.unpaired > 0).then(|| {
             let count = self.unpaired;
-            format!(
-                "{count} begin events have no duration: their end is missing or in another packet"
-            )
+            format!("{count} begin events have no duration: their end is missing")
         })
     }
 }

@@ -119,6 +119,57 @@ fn results_of_chrome_are_those_of_an_independent_evaluator() {
     check_trace(&small_traces()[4], 5);
 }
 
+/// A Chrome trace of nested slices of three threads and of overlapping requests, each of them two
+/// records. Blanks make it longer than two packets of a file.
+fn slices(random: &mut Random) -> String {
+    let mut records = Vec::new();
+    let mut open: [Vec<u64>; 4] = Default::default();
+    let mut put = |ts: u64, phase: &str, track: usize, id: u64| {
+        let own = match track {
+            3 => format!("\"cat\":\"http\",\"id\":\"0x{id}\""),
+            _ => format!("\"tid\":{track}"),
+        };
+        let name = ["main", "step", "read", "7"][usize::try_from(id % 4).unwrap()];
+        let blanks = " ".repeat(1500);
+        records.push(format!(
+            "{{\"ph\":\"{phase}\",\"ts\":{ts}.5,{blanks}\"pid\":1,{own},\"name\":\"{name}\",\
+             \"args\":{{\"ret\":{id}}}}}"
+        ));
+    };
+    for ts in 0..1_400 {
+        let track = usize::try_from(random.below(4)).unwrap();
+        let stack = &mut open[track];
+        let (begin, end) = if track == 3 { ("b", "e") } else { ("B", "E") };
+        if stack.len() < 6 && random.below(5) < 3 || stack.is_empty() {
+            stack.push(ts);
+            put(ts, begin, track, ts);
+        } else {
+            let at = match track {
+                3 => usize::try_from(random.below(stack.len() as u64)).unwrap(),
+                _ => stack.len() - 1,
+            };
+            let id = stack.remove(at);
+            put(ts, end, track, id);
+        }
+    }
+    let mut now = 2_000;
+    for (track, stack) in open.iter().enumerate() {
+        for id in stack.iter().rev() {
+            put(now, if track == 3 { "e" } else { "E" }, track, *id);
+            now += 1;
+        }
+    }
+    format!("{{\"traceEvents\":[{}]}}", records.join(",\n"))
+}
+
+#[test]
+fn results_of_slices_over_many_packets_are_those_of_an_independent_evaluator() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("slices.json");
+    fs::write(&path, slices(&mut Random::new(7))).unwrap();
+    check_trace(&path, 7);
+}
+
 #[test]
 fn results_of_rocksdb_look_ups_are_those_of_an_independent_evaluator() {
     check_trace(&small_traces()[3], 4);

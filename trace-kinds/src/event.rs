@@ -43,8 +43,10 @@ pub trait Decoder: Send {
     /// that can be skipped are counted in [`Decoded`] instead.
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError>;
 
-    /// Events so far whose duration was requested and is unknown, because they begin in a packet
-    /// and do not end in it.
+    /// Says where the next packet is in its stream, for kinds whose packets depend on others.
+    fn set_position(&mut self, _position: u64) {}
+
+    /// Events so far whose duration was requested and is unknown, because no end is known.
     fn unpaired(&self) -> u64 {
         0
     }

@@ -9,7 +9,7 @@ use ctf::Procedure;
 use query_language::{BareUnit, FieldTable};
 use storage_format::Kind;
 
-use crate::chrome::{self, ChromeDecoder};
+use crate::chrome::{self, ChromeDecoder, OutsideDurations};
 use crate::ctf::CtfDecoder;
 use crate::dft::{Names, PacketDecoder, TimeUnit};
 use crate::io_trace::IoTraceDecoder;
@@ -26,6 +26,8 @@ pub struct StreamContext {
     pub names: Names,
     /// Unit of the stream's times (`dft`).
     pub unit: TimeUnit,
+    /// Durations of events that begin and end in different packets (`chrome`).
+    pub outside: Option<Arc<dyn OutsideDurations>>,
 }
 
 /// A decoder of packets of `kind` for the fields of `table`; `None` for kinds without events.
@@ -59,7 +61,10 @@ pub fn decoder_for(
         Kind::RocksdbBlockCache => Box::new(RocksdbDecoder::new(TraceKind::BlockCache, table)),
         Kind::IoTrace => Box::new(IoTraceDecoder::new(table)),
         Kind::Otlp => Box::new(OtlpDecoder::new(table)),
-        Kind::Chrome => Box::new(ChromeDecoder::new(table)),
+        Kind::Chrome => {
+            let outside = context.outside.clone();
+            Box::new(ChromeDecoder::new(table).with_outside(outside))
+        }
         Kind::Raw => return Ok(None),
     }))
 }

@@ -3,8 +3,8 @@
 use std::fmt::Debug;
 
 use super::{
-    AttachmentError, DftDamage, DftFacts, DftName, DftNames, FileStamp, LeafFacts, PacketFileFacts,
-    PacketRanges, encode_dft_names,
+    AttachmentError, ChromeUnpaired, DftDamage, DftFacts, DftName, DftNames, FileStamp, LeafFacts,
+    PacketFileFacts, PacketRanges, encode_dft_names,
 };
 
 /// An attachment to decode.
@@ -24,6 +24,8 @@ pub enum Attachment {
     LeafFacts,
     /// `file.stamp`
     FileStamp,
+    /// `chrome.unpaired`
+    ChromeUnpaired,
 }
 
 /// Decodes an attachment; whether it is valid.
@@ -45,6 +47,9 @@ pub fn attachment(kind: Attachment, bytes: &[u8]) -> bool {
         Attachment::DftDamage => round_trip(bytes, DftDamage::decode, DftDamage::encode),
         Attachment::LeafFacts => round_trip(bytes, LeafFacts::decode, LeafFacts::encode),
         Attachment::FileStamp => round_trip(bytes, FileStamp::decode, FileStamp::encode),
+        Attachment::ChromeUnpaired => {
+            round_trip(bytes, ChromeUnpaired::decode, ChromeUnpaired::encode)
+        }
         Attachment::DftNames => {
             let encode = |names: &DftNames<'_>| {
                 let names: Vec<DftName<'_>> = names.iter().collect();

@@ -11,6 +11,7 @@
 //! | `dft.names` | indexes of DFTracer files, and of leaves with DFTracer packets | [`DftNames`] | 3 |
 //! | `packets.facts` | indexes of files of packets | [`PacketFileFacts`] | 1 |
 //! | `packets.places` | indexes of files of packets | [`PacketRanges`] | 1 |
+//! | `chrome.unpaired` | indexes of Chrome traces, and of leaves with their packets | [`ChromeUnpaired`] | 1 |
 //! | `file.stamp` | indexes of files | [`FileStamp`] | 1 |
 //! | `leaf.facts` | indexes of leaves | [`LeafFacts`] | 1 |
 //!
@@ -18,6 +19,7 @@
 //! after another because equal kinds of values compress better together. All attachments are
 //! derived: one of another version, or a damaged one, means that the file is indexed again.
 
+mod chrome_unpaired;
 mod dft_damage;
 mod dft_facts;
 mod dft_names;
@@ -33,6 +35,7 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
+pub use chrome_unpaired::{ChromeUnpaired, StoredMark};
 pub use dft_damage::{DamagedPart, DftDamage};
 pub use dft_facts::{DftFacts, HASH_KINDS};
 pub use dft_names::{DftName, DftNames, StoredHash, encode_dft_names, sort_dft_names};

@@ -56,6 +56,25 @@ fn packet_file_facts() -> PacketFileFacts {
     }
 }
 
+fn chrome_unpaired() -> ChromeUnpaired {
+    let mark = |position, ts, kind, texts| StoredMark {
+        position,
+        ts,
+        offset: 12,
+        kind,
+        texts,
+    };
+    ChromeUnpaired {
+        durations_checksum: 0xcafe_f00d,
+        is_cut: true,
+        texts: vec![Box::from(&b""[..]), Box::from(&b"main"[..])],
+        marks: vec![
+            mark(0, -1, 1, [0, 0, 1, 0]),
+            mark(u64::MAX, i64::MAX, 2, [0, 0, 0, 1]),
+        ],
+    }
+}
+
 fn packet_ranges() -> PacketRanges {
     let packet = |range, shift| PacketRange { range, shift };
     PacketRanges(vec![
@@ -126,6 +145,13 @@ fn golden_bytes_are_written_and_read() {
         &file,
         PacketFileFacts::decode,
     );
+    let unpaired = chrome_unpaired();
+    check(
+        "v1/chrome.unpaired",
+        &unpaired.encode(),
+        &unpaired,
+        ChromeUnpaired::decode,
+    );
     let ranges = packet_ranges();
     check("v1/packets.places", &ranges.encode(), &ranges, |bytes| {
         PacketRanges::decode(bytes, 129)
@@ -166,6 +192,13 @@ fn packets_beyond_the_end_of_their_file_are_refused() {
 }
 
 #[test]
+fn a_mark_without_its_text_is_refused() {
+    let mut unpaired = chrome_unpaired();
+    unpaired.texts.pop();
+    assert!(ChromeUnpaired::decode(&unpaired.encode()).is_err());
+}
+
+#[test]
 fn a_long_fault_is_cut() {
     let facts = PacketFileFacts {
         fault: Some("é".repeat(1024)),
@@ -197,6 +230,7 @@ proptest! {
             let _file = PacketFileFacts::decode(&bytes);
             let _ranges = PacketRanges::decode(&bytes, 50);
             let _names = DftNames::decode(&bytes);
+            let _unpaired = ChromeUnpaired::decode(&bytes);
         }
         let one = [&[1, 1, 0, 0, 0][..], &bytes].concat();
         let _ranges = PacketRanges::decode(&one, u64::MAX);

@@ -87,7 +87,10 @@ impl Chunker {
         };
         let decoded = match &mut self.decoder {
             Packets::Dft(decoder) => decoder.decode(packet, &mut each),
-            Packets::Other(decoder) => decoder.decode(packet, &mut each),
+            Packets::Other(decoder) => {
+                decoder.set_position(range.start);
+                decoder.decode(packet, &mut each)
+            }
         };
         match decoded {
             Ok(decoded) => self.done.decoded += decoded,

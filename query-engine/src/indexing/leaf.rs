@@ -3,16 +3,20 @@
 use std::io::ErrorKind;
 use std::ops::ControlFlow;
 
-use chunk_index::{DftNames, Identity, Index, IndexConfig, LeafFacts, Sidecar, Work};
+use chunk_index::{
+    ChromeUnpaired, DftNames, Identity, Index, IndexConfig, LeafFacts, Sidecar, Work,
+};
 use storage_format::checksum::crc32c;
 use storage_format::frame::FrameHeader;
 use storage_format::{Kind, data_file};
+use trace_kinds::chrome::Unpaired;
 use trace_kinds::dft::{HashNames, TimeUnit};
 use trace_kinds::{Decoded, StreamContext, dimensions};
 
 use super::chunker::Chunker;
 use crate::dft::hash_names::{decode_names, encode_names, stored_unit};
 use crate::skipped::unreadable_records;
+use crate::slices::{self, of_attachment};
 use crate::stored::frames::Frames;
 use crate::stored::leaf_source::{origin_of, place_of};
 use crate::stored::set::belongs;
@@ -137,6 +141,8 @@ struct Build {
     covered: Identity,
     counted: Decoded,
     names: HashNames,
+    /// Of Chrome packets.
+    unpaired: Option<Unpaired>,
 }
 
 impl Build {
@@ -149,7 +155,9 @@ impl Build {
     ) -> Result<Option<Build>, ReadError> {
         let facts = |old: &Index| LeafFacts::decode(old.attachment(LeafFacts::NAME)?).ok();
         let names = |old: &Index| decode_names(old.attachment(DftNames::NAME)?);
-        let old = old.filter(|old| facts(old).is_some());
+        let is_chrome = leaf.path.kind == Kind::Chrome;
+        let unpaired = |old: &Index| of_attachment(old.attachment(ChromeUnpaired::NAME)?);
+        let old = old.filter(|old| facts(old).is_some() && (!is_chrome || unpaired(old).is_some()));
         let index = old.unwrap_or_else(|| Index::new(config));
         let last = index.chunks().last();
         let raw_offset = last.map_or(0, |chunk| chunk.raw_offset + chunk.raw_length);
@@ -168,12 +176,22 @@ impl Build {
                 broken: facts.broken,
             }),
             names: names(&index).unwrap_or_default(),
+            unpaired: is_chrome.then(|| {
+                let mut all = Unpaired::default();
+                if let Some((old, _)) = unpaired(&index) {
+                    all.append(0, &old);
+                }
+                all
+            }),
             index,
         }))
     }
 
     fn packet(&mut self, header: &FrameHeader, offset: u64, packet: &[u8]) {
         let frame = offset..self.end.min(offset + header.frame_bytes());
+        if let Some(unpaired) = &mut self.unpaired {
+            unpaired.add_packet(0, offset, packet);
+        }
         self.chunker.packet(frame, header.number, packet);
     }
 
@@ -202,6 +220,10 @@ impl Build {
         };
         self.index.set_identity(self.covered);
         self.index.attach(LeafFacts::NAME, facts.encode());
+        if let Some(unpaired) = &self.unpaired {
+            let bytes = slices::attachment(unpaired, context.outside.as_deref());
+            self.index.attach(ChromeUnpaired::NAME, bytes);
+        }
         if let Some(declared) = chunked.names {
             self.names.merge(&declared);
             let bytes = encode_names(&self.names, false);
@@ -227,8 +249,9 @@ impl StorageSet {
         let Some(open) = self.leaves.get(position) else {
             return Ok(None);
         };
-        // An index that cannot be read is rebuilt.
-        let old = open.stored.sidecar.as_ref().and_then(|(fetch, length)| {
+        // An index that cannot be read, or has durations of before, is rebuilt.
+        let old = open.stored.sidecar.as_ref().filter(|_| open.outdated == 0);
+        let old = old.and_then(|(fetch, length)| {
             let bytes = fetch.fetch_one(0..*length).ok()?;
             index_of(&open.stored, open.context.unit, &bytes)
         });

@@ -3,14 +3,16 @@
 use std::fmt::Display;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use chunk_index::{
-    Chunk, ChunkSummary, FileStamp, Identity, Index, IndexConfig, PacketFileFacts, PacketRange,
-    PacketRanges, TraceStamp, Work,
+    ChromeUnpaired, Chunk, ChunkSummary, FileStamp, Identity, Index, IndexConfig, PacketFileFacts,
+    PacketRange, PacketRanges, TraceStamp, Work,
 };
 use ctf_folder::FolderParts;
 use query_language::FieldPath;
 use storage_format::Kind;
+use trace_kinds::chrome::{Durations, OutsideDurations, Unpaired};
 use trace_kinds::otlp::file as otlp_file;
 use trace_kinds::rocksdb::{self, PacketReader, TraceHeader};
 use trace_kinds::{Container, Decoded, StreamContext, chrome};
@@ -24,6 +26,7 @@ use crate::packet_files::packet_index::CompleteIndex;
 use crate::packet_files::rocksdb::PACKET_BYTES;
 use crate::packet_files::{InputFormat, WITHOUT_FOLDER, io_trace_packets};
 use crate::sidecar_file::refresh_stamp;
+use crate::slices;
 use crate::{Progress, ReadError};
 
 /// What is known about a file of packets before it is indexed.
@@ -155,7 +158,7 @@ fn built(
     progress: &Progress,
 ) -> Result<Indexed, ReadError> {
     let config = options.config(input.kind);
-    let pass = pass(path, input, &config, options.chunk_bytes, progress)?;
+    let (pass, durations) = passes(path, input, &config, options.chunk_bytes, progress)?;
     let mut index = Index::new(&config);
     index.set_identity(pass.identity);
     let mut header = Vec::new();
@@ -173,6 +176,12 @@ fn built(
     index.attach(PacketFileFacts::NAME, facts.encode());
     if let Some(stamp) = pass.stamp {
         index.attach(FileStamp::NAME, stamp.encode());
+    }
+    if let Some(unpaired) = &pass.unpaired {
+        let outside = durations
+            .as_ref()
+            .map(|found| found as &dyn OutsideDurations);
+        index.attach(ChromeUnpaired::NAME, slices::attachment(unpaired, outside));
     }
     index.attach(PacketRanges::NAME, PacketRanges(pass.packets).encode());
     for (chunk, summary) in pass.chunks {
@@ -194,7 +203,7 @@ fn extended(
     progress: &Progress,
 ) -> Result<Indexed, ReadError> {
     let config = IndexConfig::new(missing.iter().map(FieldPath::as_str));
-    let pass = pass(path, input, &config, options.chunk_bytes, progress)?;
+    let (pass, _) = passes(path, input, &config, options.chunk_bytes, progress)?;
     let range = |chunk: &Chunk| (chunk.offset, chunk.length);
     let new = pass.chunks.iter().map(|(chunk, _)| range(chunk));
     let mut index = old.index;
@@ -223,18 +232,48 @@ struct Pass {
     packets: Vec<PacketRange>,
     entry: Option<TraceHeader>,
     fault: Option<String>,
+    /// Of a Chrome trace.
+    unpaired: Option<Unpaired>,
+}
+
+/// One pass over a file; two if slices of a Chrome trace begin and end in different packets,
+/// because the chunks have their durations.
+fn passes(
+    path: &Path,
+    input: &PacketInput,
+    config: &IndexConfig,
+    chunk_bytes: u64,
+    progress: &Progress,
+) -> Result<(Pass, Option<Durations>), ReadError> {
+    let first = pass(path, (input, &input.context), config, chunk_bytes, progress)?;
+    let found = first.unpaired.as_ref().map(slices::durations);
+    let Some(found) = found.filter(|found| !found.all().is_empty()) else {
+        return Ok((first, None));
+    };
+    let context = StreamContext {
+        outside: Some(Arc::new(found.clone())),
+        ..input.context.clone()
+    };
+    let quiet = Progress::default();
+    let second = pass(path, (input, &context), config, chunk_bytes, &quiet)?;
+    if second.identity.checksum == first.identity.checksum {
+        Ok((second, Some(found)))
+    } else {
+        let changed = io::Error::other("it changed while it was indexed");
+        Err(ReadError::fetch(path.display().to_string(), changed))
+    }
 }
 
 fn pass(
     path: &Path,
-    input: &PacketInput,
+    (input, context): (&PacketInput, &StreamContext),
     config: &IndexConfig,
     chunk_bytes: u64,
     progress: &Progress,
 ) -> Result<Pass, ReadError> {
     let place = path.display().to_string();
     let failed = |error| ReadError::fetch(&*place, error);
-    let chunker = Chunker::new(input.kind, &input.context, config, chunk_bytes, 0);
+    let chunker = Chunker::new(input.kind, context, config, chunk_bytes, 0);
     let chunker = chunker.map_err(|source| ReadError::Decode {
         place: place.clone(),
         source,
@@ -256,6 +295,7 @@ fn pass(
         packets,
         entry,
         fault,
+        unpaired,
     } = read.map_err(|error| match error.kind() {
         io::ErrorKind::UnexpectedEof => ReadError::Shrunk {
             place: place.clone(),
@@ -275,6 +315,7 @@ fn pass(
         packets,
         entry,
         fault: fault.or_else(|| input.fault.clone()),
+        unpaired,
     })
 }
 
@@ -284,6 +325,7 @@ struct Found {
     packets: Vec<PacketRange>,
     entry: Option<TraceHeader>,
     fault: Option<String>,
+    unpaired: Option<Unpaired>,
 }
 
 /// Reads packets at known ranges.
@@ -361,6 +403,7 @@ fn walk_chrome(
     place: &str,
 ) -> io::Result<Found> {
     let mut found = Found::default();
+    let mut unpaired = Unpaired::default();
     let mut reader = chrome::PacketReader::new(&mut *source, chrome::PACKET_BYTES);
     loop {
         let packet = match reader.next_packet() {
@@ -378,10 +421,12 @@ fn walk_chrome(
         };
         let end = packet.offset.saturating_add(packet.bytes.len() as u64);
         let range = packet.offset..end;
+        unpaired.add_packet(0, packet.offset, &packet.bytes);
         chunker.packet(range.clone(), found.packets.len() as u64, &packet.bytes);
         found.packets.push(PacketRange::new(range));
     }
     drop(reader);
+    found.unpaired = Some(unpaired);
     // The checksum is of the complete file, also where damage ends the events.
     io::copy(source, &mut io::sink())?;
     found.fault = found.fault.map(|fault| format!("{place}: {fault}"));

@@ -1,17 +1,21 @@
 //! Chrome traces.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, Read};
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use chunk_index::ChromeUnpaired;
 use query_language::{BareUnit, FieldTable, Filter};
 use storage_format::Kind;
-use trace_kinds::chrome::{self, PACKET_BYTES, Packet, PacketReader};
+use trace_kinds::chrome::{self, Durations, PACKET_BYTES, Packet, PacketReader, Unpaired};
 use trace_kinds::{Container, EachEvent, Origin, StreamContext, bare_unit};
 
 use super::packet_file::{PacketFile, localize, origin, whole_file};
 use super::packet_index::{PacketIndex, unused};
+use crate::slices::{LazyDurations, durations, of_attachment};
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
 use crate::spooled::Spooled;
 use crate::stored::PacketEvents;
@@ -30,43 +34,95 @@ pub(crate) fn open(
     };
     let unused = match index {
         Ok(Some(index)) if index.facts.kind == Kind::Chrome && container == Container::Plain => {
-            let file = PacketFile::indexed(path, StreamContext::default(), index)?;
-            return Ok(Box::new(file));
+            let marks = index.sidecar.undamaged_attachment(ChromeUnpaired::NAME)?;
+            if let Some((unpaired, _)) = marks.as_deref().and_then(of_attachment) {
+                let context = with_durations(move || durations(&unpaired));
+                return Ok(Box::new(PacketFile::indexed(path, context, index)?));
+            }
+            Some(unused(path, "it was written by another version"))
         }
         Ok(Some(_)) => Some(unused(path, "it was made of another kind of trace")),
         Ok(None) => None,
         Err(reason) => Some(reason),
     };
-    Ok(Box::new(ChromeFile {
-        path: path.to_owned(),
-        origin: origin(Kind::Chrome, path),
-        input: Input::File(container),
+    Ok(Box::new(ChromeFile::new(
+        path,
+        Input::File(path.to_owned(), container),
         unused,
-        fault: None,
-    }))
+        None,
+    )))
 }
 
 /// The copy of a pipe or of a decompressed file.
 pub(crate) fn copied(path: &Path, copy: Spooled) -> Box<dyn ChunkSource> {
-    Box::new(ChromeFile {
-        path: path.to_owned(),
-        origin: origin(Kind::Chrome, path),
-        input: Input::Copy(copy.file, copy.found.container),
-        unused: None,
-        fault: copy.fault,
-    })
+    let input = Input::Copy(copy.file, copy.found.container);
+    Box::new(ChromeFile::new(path, input, None, copy.fault))
+}
+
+/// A context with durations that are found when the first is asked for.
+fn with_durations(find: impl Fn() -> Durations + Send + Sync + 'static) -> StreamContext {
+    StreamContext {
+        outside: Some(Arc::new(LazyDurations::new(find))),
+        ..StreamContext::default()
+    }
 }
 
 enum Input {
-    File(Container),
+    File(PathBuf, Container),
     Copy(LocalFile, Container),
+}
+
+impl Input {
+    fn container(&self) -> Container {
+        let (Input::File(_, container) | Input::Copy(_, container)) = self;
+        *container
+    }
+
+    fn text(&self) -> io::Result<Box<dyn Read + Send>> {
+        match self {
+            Input::File(path, container) => chrome::text_of(*container, File::open(path)?),
+            Input::Copy(copy, container) => {
+                let file = copy.file().try_clone()?;
+                chrome::text_of(*container, CopyReader { file, at: 0 })
+            }
+        }
+    }
+
+    /// The durations of slices that begin and end in different packets, as far as the file can be
+    /// read: who asks reads it, too, and reports what cannot be read.
+    fn durations(&self) -> Durations {
+        let mut unpaired = Unpaired::default();
+        if let Ok(text) = self.text() {
+            let mut reader = PacketReader::new(text, PACKET_BYTES);
+            while let Ok(Some(packet)) = reader.next_packet() {
+                unpaired.add_packet(0, packet.offset, &packet.bytes);
+            }
+        }
+        durations(&unpaired)
+    }
+}
+
+/// Reads the copy from its start. All readers of a copy share the position of its file, so each has
+/// a position of its own.
+struct CopyReader {
+    file: File,
+    at: u64,
+}
+
+impl Read for CopyReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
 }
 
 /// A Chrome trace without an index: its packets are found by reading it.
 struct ChromeFile {
     path: PathBuf,
     origin: Origin,
-    input: Input,
+    input: Arc<Input>,
+    context: StreamContext,
     /// Why an existing index is not used.
     unused: Option<String>,
     /// Why the input was not copied to its end.
@@ -74,27 +130,28 @@ struct ChromeFile {
 }
 
 impl ChromeFile {
-    fn text(&self) -> io::Result<Box<dyn Read + Send>> {
-        match &self.input {
-            Input::File(container) => chrome::text_of(*container, File::open(&self.path)?),
-            Input::Copy(copy, container) => {
-                let mut file = copy.file().try_clone()?;
-                file.rewind()?;
-                chrome::text_of(*container, file)
-            }
+    fn new(path: &Path, input: Input, unused: Option<String>, fault: Option<String>) -> ChromeFile {
+        let input = Arc::new(input);
+        let read_again = Arc::clone(&input);
+        ChromeFile {
+            path: path.to_owned(),
+            origin: origin(Kind::Chrome, path),
+            input,
+            context: with_durations(move || read_again.durations()),
+            unused,
+            fault,
         }
     }
 
     fn is_compressed(&self) -> bool {
-        let (Input::File(container) | Input::Copy(_, container)) = &self.input;
-        *container != Container::Plain
+        self.input.container() != Container::Plain
     }
 
     /// Passes on the events of one packet.
     fn packet(&self, events: &mut PacketEvents<'_, '_>, packet: &Packet) -> ControlFlow<()> {
         events.counters.fetched_bytes += packet.bytes.len() as u64;
         let place = || format!("{}: events at {}", self.place(), packet.offset);
-        events.packet(&packet.bytes, &place)
+        events.packet(packet.offset, &packet.bytes, &place)
     }
 }
 
@@ -130,13 +187,12 @@ impl ChunkSource for ChromeFile {
         _: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
-        let context = StreamContext::default();
-        let events = PacketEvents::new(Kind::Chrome, &context, &self.origin, fields, each)?;
+        let events = PacketEvents::new(Kind::Chrome, &self.context, &self.origin, fields, each)?;
         let Some(mut events) = events else {
             return Ok(Counters::default());
         };
         let failed = |error| ReadError::fetch(self.place(), error);
-        let mut reader = PacketReader::new(self.text().map_err(failed)?, PACKET_BYTES);
+        let mut reader = PacketReader::new(self.input.text().map_err(failed)?, PACKET_BYTES);
         loop {
             let packet = match reader.next_packet() {
                 Ok(Some(packet)) => packet,

@@ -147,7 +147,10 @@ impl ChunkSource for OtlpFile {
             };
             events.counters.fetched_bytes += packet.bytes.len() as u64;
             let place = || format!("{}: spans at {}", self.place(), packet.offset);
-            if events.packet(&packet.bytes, &place).is_break() {
+            if events
+                .packet(packet.offset, &packet.bytes, &place)
+                .is_break()
+            {
                 return Ok(events.counters);
             }
         }

@@ -264,7 +264,7 @@ impl ChunkSource for PacketFile {
                 _ => "packet",
             };
             let place = || format!("{}: {what} at {}", self.place(), packet.range.start);
-            if events.packet(&bytes, &place).is_break() {
+            if events.packet(packet.range.start, &bytes, &place).is_break() {
                 break;
             }
         }

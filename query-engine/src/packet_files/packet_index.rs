@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use chunk_index::{Index, PacketFileFacts, PacketRange, PacketRanges};
+use chunk_index::{ChromeUnpaired, Index, PacketFileFacts, PacketRange, PacketRanges};
+use storage_format::Kind;
 use trace_kinds::rocksdb::TraceHeader;
 
 use crate::open_sidecar::OpenSidecar;
 use crate::sidecar_file::{Unusable, sidecar_path, usable};
+use crate::slices::of_attachment;
 
 /// An open index that belongs to its file, and its attachments.
 pub(crate) struct PacketIndex {
@@ -84,6 +86,9 @@ impl CompleteIndex {
         let length = index.identity().length;
         let packets = index.attachment(PacketRanges::NAME)?;
         let packets = PacketRanges::decode(packets, length).ok()?.0;
+        if facts.kind == Kind::Chrome {
+            of_attachment(index.attachment(ChromeUnpaired::NAME)?)?;
+        }
         Some(CompleteIndex {
             index,
             sidecar_bytes,

@@ -120,7 +120,7 @@ impl ChunkSource for RocksdbFile {
             };
             events.counters.fetched_bytes += packet.bytes.len() as u64;
             let place = || format!("{}: records at {}", self.place(), packet.offset);
-            if events.packet(&packet.bytes, &place) == ControlFlow::Break(()) {
+            if events.packet(packet.offset, &packet.bytes, &place) == ControlFlow::Break(()) {
                 return Ok(events.counters);
             }
         }

@@ -6,6 +6,7 @@ use std::ops::{ControlFlow, Range};
 use storage_format::Codec;
 use storage_format::checksum::{crc32c, crc32c_append};
 use storage_format::frame::{ALIGNMENT, FrameHeader, FrameLocation, HEADER_BYTES};
+use storage_format::index_part::PacketEntry;
 
 use super::Leaf;
 use crate::{Fetch, ReadError};
@@ -54,6 +55,21 @@ impl Decompressor {
     }
 }
 
+/// The header of a packet that the index of the storage lists.
+fn header_of(entry: &PacketEntry) -> FrameHeader {
+    FrameHeader {
+        codec: entry.codec,
+        stored_size: entry.stored_size,
+        raw_size: entry.raw_size,
+        number: entry.number,
+        position: entry.position,
+        arrival: 0,
+        facts: entry.facts,
+        stored_checksum: 0,
+        raw_checksum: entry.raw_checksum,
+    }
+}
+
 /// Called for each packet, with the header and the offset of its frame.
 pub(crate) type EachPacket<'f> =
     dyn FnMut(&FrameHeader, u64, &[u8]) -> Result<ControlFlow<()>, ReadError> + 'f;
@@ -69,6 +85,10 @@ pub(crate) struct Frames<'l> {
     pub(crate) checksum: u32,
     /// The damage that was skipped; `None` where damage is an error.
     damage: Option<Damage>,
+    /// Ranges that the data file lacks, ascending.
+    missing: Vec<Range<u64>>,
+    /// Up to where packets were read from elsewhere.
+    passed: u64,
 }
 
 /// Damaged frames.
@@ -104,6 +124,8 @@ impl<'l> Frames<'l> {
             fetched_bytes: 0,
             checksum: 0,
             damage: None,
+            missing: Vec::new(),
+            passed: 0,
         }
     }
 
@@ -196,8 +218,11 @@ impl<'l> Frames<'l> {
     fn fetch(&mut self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, ReadError> {
         let parts = match self.data.fetch(ranges) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.damage.is_some() => {
-                let each = ranges.iter().map(|range| self.fetch_around(range.clone()));
-                each.collect()
+                self.missing.clear();
+                let ranges = ranges.iter();
+                ranges
+                    .map(|range| self.fetch_around(range.clone()))
+                    .collect()
             }
             parts => parts,
         };
@@ -208,7 +233,7 @@ impl<'l> Frames<'l> {
 
     /// The bytes of a range of which the data file lacks some, with zeros in their place: they are
     /// no frame, and reading goes on behind them.
-    fn fetch_around(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
+    fn fetch_around(&mut self, range: Range<u64>) -> io::Result<Vec<u8>> {
         let length = range.end.saturating_sub(range.start);
         let zeros = || vec![0; usize::try_from(length).unwrap_or_default()];
         match self.data.fetch_one(range.clone()) {
@@ -221,6 +246,10 @@ impl<'l> Frames<'l> {
             Err(error) => Err(error),
         };
         if length <= 1 || (is_missing(range.start)? && is_missing(range.end - 1)?) {
+            match self.missing.last_mut() {
+                Some(last) if last.end == range.start => last.end = range.end,
+                _ => self.missing.push(range.clone()),
+            }
             return Ok(zeros());
         }
         let middle = range.start + length / 2;
@@ -237,12 +266,22 @@ impl<'l> Frames<'l> {
         base: u64,
         each: &mut EachPacket<'_>,
     ) -> Result<(usize, ControlFlow<()>), ReadError> {
-        let mut at = 0;
+        // A packet of the window before may extend into this one.
+        let passed = self.passed.saturating_sub(base);
+        let mut at = usize::try_from(passed).map_or(bytes.len(), |at| at.min(bytes.len()));
         while bytes.len() - at >= HEADER_BYTES {
             let offset = base + at as u64;
             let header = match self.header(&bytes[at..], offset) {
                 Ok(header) => header,
                 Err(error) => {
+                    if let Some(flow) = self.found_elsewhere(offset, each)? {
+                        let end = usize::try_from(self.passed - base);
+                        at = end.map_or(bytes.len(), |end| end.min(bytes.len()));
+                        if flow.is_break() {
+                            return Ok((at, flow));
+                        }
+                        continue;
+                    }
                     at += self.after_damage(&bytes[at..], offset, error)?;
                     continue;
                 }
@@ -257,20 +296,74 @@ impl<'l> Frames<'l> {
             at = at.saturating_add(frame).min(bytes.len());
             let flow = match self.decompressor.expand(&header, stored) {
                 Ok(raw) => each(&header, offset, raw)?,
-                Err(problem) => {
-                    self.skip(ReadError::DamagedPacket {
-                        place: self.data.place(),
-                        offset: offset + HEADER_BYTES as u64,
-                        problem,
-                    })?;
-                    ControlFlow::Continue(())
-                }
+                Err(problem) => match self.found_elsewhere(offset, each)? {
+                    Some(flow) => flow,
+                    None => {
+                        self.skip(self.damaged(offset + HEADER_BYTES as u64, problem))?;
+                        ControlFlow::Continue(())
+                    }
+                },
             };
             if flow.is_break() {
                 return Ok((at, flow));
             }
         }
         Ok((at, ControlFlow::Continue(())))
+    }
+
+    /// Passes on the packets from `offset` to the end of what the data file lacks there, if they
+    /// can be read from elsewhere.
+    fn found_elsewhere(
+        &mut self,
+        offset: u64,
+        each: &mut EachPacket<'_>,
+    ) -> Result<Option<ControlFlow<()>>, ReadError> {
+        let following = self.missing.partition_point(|range| range.end <= offset);
+        let Some(missing) = self.missing.get(following).cloned() else {
+            return Ok(None);
+        };
+        let is_header_missing = missing.start <= offset;
+        let range = if is_header_missing {
+            offset..missing.end
+        } else {
+            offset..offset + 1
+        };
+        let found = self.data.packets_in(range);
+        let Some(found) = found.filter(|found| is_header_missing || !found.is_empty()) else {
+            return Ok(None);
+        };
+        let mut end = if is_header_missing {
+            missing.end
+        } else {
+            offset
+        };
+        let mut flow = ControlFlow::Continue(());
+        for (entry, raw) in found {
+            let header = header_of(&entry);
+            let frame = entry.offset.saturating_sub(HEADER_BYTES as u64);
+            end = end.max(frame.saturating_add(header.frame_bytes()));
+            match raw {
+                Ok(raw) if crc32c(&raw) == entry.raw_checksum => {
+                    let _ = self.is_intact_again();
+                    flow = each(&header, frame, &raw)?;
+                }
+                Ok(_) => self.skip(self.damaged(entry.offset, "its checksum does not match"))?,
+                Err(error) => self.skip(ReadError::fetch(self.data.place(), error))?,
+            }
+            if flow.is_break() {
+                break;
+            }
+        }
+        self.passed = end;
+        Ok(Some(flow))
+    }
+
+    fn damaged(&self, offset: u64, problem: &'static str) -> ReadError {
+        ReadError::DamagedPacket {
+            place: self.data.place(),
+            offset,
+            problem,
+        }
     }
 
     /// The bytes to skip where no intact header is: up to the next one, or up to where the rest is
@@ -312,10 +405,6 @@ impl<'l> Frames<'l> {
     }
 
     fn cut(&self, offset: u64) -> ReadError {
-        ReadError::DamagedPacket {
-            place: self.data.place(),
-            offset,
-            problem: "it ends inside its frame",
-        }
+        self.damaged(offset, "it ends inside its frame")
     }
 }

@@ -281,7 +281,7 @@ impl ChunkSource for LeafSource {
         let mut frames = Frames::new(&self.leaf, &*self.data).skipping_damage();
         let place = |offset| format!("{}: packet at {offset}", self.data.place());
         let mut each_packet =
-            |_: &_, offset, packet: &[u8]| Ok(events.packet(packet, &|| place(offset)));
+            |_: &_, offset, packet: &[u8]| Ok(events.packet(offset, packet, &|| place(offset)));
         if let Some(index) = self.chunk_index() {
             let chunks = index.chunks();
             let wanted = task.chunks.iter().filter_map(|number| chunks.get(*number));

@@ -13,6 +13,7 @@ mod origin_filter;
 mod packet_events;
 mod packets;
 pub(crate) mod set;
+mod slices;
 mod times;
 mod undecodable;
 

@@ -46,10 +46,17 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
         }))
     }
 
-    /// Passes on the events of one packet; `place` describes it in messages.
-    pub(crate) fn packet(&mut self, packet: &[u8], place: &dyn Fn() -> String) -> ControlFlow<()> {
+    /// Passes on the events of the packet at `position` in its file or leaf; `place` describes it
+    /// in messages.
+    pub(crate) fn packet(
+        &mut self,
+        position: u64,
+        packet: &[u8],
+        place: &dyn Fn() -> String,
+    ) -> ControlFlow<()> {
         let mut flow = ControlFlow::Continue(());
         let (each, origin) = (&mut *self.each, &self.origin);
+        self.decoder.set_position(position);
         let decoded = self.decoder.decode(packet, &mut |event: &dyn Event| {
             flow = if origin.is_empty() {
                 each(event)

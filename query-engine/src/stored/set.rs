@@ -12,6 +12,7 @@ use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
 
 use super::frames::Frames;
 use super::leaf_source::{LeafSource, LostDeclarations};
+use super::slices::StreamSlices;
 use super::undecodable::UndecodableLeaf;
 use super::{Leaf, StoredLeaf, times};
 use crate::dft::hash_names::{decode_names, unit_of};
@@ -34,6 +35,10 @@ pub(crate) struct OpenLeaf {
     unused: Option<String>,
     pub(crate) context: StreamContext,
     lost: LostDeclarations,
+    /// The slices of its stream (`chrome`).
+    slices: Option<Arc<StreamSlices>>,
+    /// Bytes that a chunk index covers whose durations are no longer those of the slices.
+    pub(crate) outdated: u64,
 }
 
 /// Parts of a data file.
@@ -104,6 +109,7 @@ impl StorageSet {
                     procedure: stored.trace.procedure.clone(),
                     names: Names::default(),
                     unit,
+                    outside: None,
                 },
                 // An index that was made with another unit has other times.
                 sidecar: sidecar.filter(|_| facts.is_some_and(|facts| unit_of(facts.unit) == unit)),
@@ -114,9 +120,44 @@ impl StorageSet {
                     unit: is_unit_lost,
                     names: false,
                 },
+                slices: None,
+                outdated: 0,
             });
         }
+        set.find_slices();
         Ok(set)
+    }
+
+    /// Prepares the slices between the packets of each Chrome stream, and drops the indexes that
+    /// were made when fewer of them had ended.
+    fn find_slices(&mut self) {
+        let mut of_streams: BTreeMap<StreamKey, Vec<usize>> = BTreeMap::new();
+        for (place, open) in self.leaves.iter().enumerate() {
+            let leaf = &open.stored.leaf;
+            if leaf.path.kind == Kind::Chrome {
+                of_streams.entry(stream_key(leaf)).or_default().push(place);
+            }
+        }
+        for places in of_streams.into_values() {
+            let leaves = places.iter().filter_map(|place| self.leaves.get(*place));
+            let leaves = leaves.map(|open| (open.stored.clone(), open.sidecar.clone()));
+            let stream = Arc::new(StreamSlices::new(leaves.collect()));
+            for (number, place) in places.into_iter().enumerate() {
+                let Some(open) = self.leaves.get_mut(place) else {
+                    continue;
+                };
+                if !stream.is_current(number) {
+                    open.outdated = open.covered();
+                    open.sidecar = None;
+                    open.unused = Some(format!(
+                        "{}: slices that began in it have ended since it was made",
+                        open.stored.data.place()
+                    ));
+                }
+                open.context.outside = Some(Arc::new(stream.of_leaf(number)));
+                open.slices = Some(Arc::clone(&stream));
+            }
+        }
     }
 
     /// The time basis of each leaf.
@@ -138,7 +179,13 @@ impl StorageSet {
     pub fn leaves(&self) -> impl Iterator<Item = (&Leaf, u64)> {
         self.leaves.iter().map(|open| {
             let leaf = &open.stored.leaf;
-            (leaf, leaf.length - open.covered())
+            // Of a finalized storage, it is made again at once.
+            let outdated = if leaf.checksum.is_some() {
+                0
+            } else {
+                open.outdated
+            };
+            (leaf, leaf.length - open.covered().max(outdated))
         })
     }
 
@@ -154,6 +201,9 @@ impl StorageSet {
     ) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
         let filter = self.bind(request)?;
         self.resolve(filter.as_ref(), fields)?;
+        for slices in self.leaves.iter().filter_map(|open| open.slices.as_ref()) {
+            slices.end_with(&request.cancel);
+        }
         let (unit, undecodable) = (self.unit(), std::mem::take(&mut self.undecodable));
         let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
         for leaf in undecodable {

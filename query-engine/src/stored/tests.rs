@@ -21,6 +21,7 @@ use crate::{
 
 mod cancelled;
 mod damage;
+mod slices;
 mod times;
 
 /// Bytes in memory that count the requests.

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use query_language::FieldTable;
 
@@ -10,9 +11,9 @@ use super::found::{Damage, Found};
 use super::pairs::{Pairs, slice};
 use super::record::{NotAnEvent, Timed};
 use super::scanner::Scanner;
+use super::unpaired::OutsideDurations;
+use super::{FORMAT, packet_text};
 use crate::{DecodeError, Decoded, Decoder, EachEvent};
-
-const FORMAT: &str = "chrome";
 
 /// Decodes packets of Chrome traces.
 #[derive(Debug)]
@@ -20,6 +21,9 @@ pub struct ChromeDecoder {
     wanted: Wanted,
     values: Values,
     unpaired: u64,
+    outside: Option<Arc<dyn OutsideDurations>>,
+    /// Where the next packet is in its stream.
+    position: Option<u64>,
 }
 
 impl ChromeDecoder {
@@ -29,7 +33,16 @@ impl ChromeDecoder {
             wanted: Wanted::new(table),
             values: Values::default(),
             unpaired: 0,
+            outside: None,
+            position: None,
         }
+    }
+
+    /// The same decoder with the durations of begins whose ends are in other packets. They are used
+    /// for packets whose [position](Decoder::set_position) is known.
+    pub fn with_outside(mut self, outside: Option<Arc<dyn OutsideDurations>>) -> Self {
+        self.outside = outside;
+        self
     }
 
     /// As [`Decoder::decode`]; `damaged` is called for each broken event.
@@ -43,8 +56,12 @@ impl ChromeDecoder {
         damaged: &mut dyn FnMut(Damage),
         each: &mut EachEvent<'_>,
     ) -> Result<Decoded, DecodeError> {
+        let text = packet_text(packet)?;
+        let packet = &*text;
+        let outside = self.position.take().zip(self.outside.as_deref());
         let context = InPacket {
             packet,
+            outside,
             pairs: OnceCell::new(),
         };
         let mut slots = Vec::new();
@@ -108,6 +125,10 @@ impl ChromeDecoder {
 impl Decoder for ChromeDecoder {
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
         self.decode_with(packet, &mut |_| {}, each)
+    }
+
+    fn set_position(&mut self, position: u64) {
+        self.position = Some(position);
     }
 
     fn unpaired(&self) -> u64 {

@@ -7,6 +7,7 @@ use query_language::{FieldId, FieldSource, FieldTable, Value};
 use super::json::{Cursor, Json, Known, unescape};
 use super::pairs::Pairs;
 use super::record::Timed;
+use super::unpaired::OutsideDurations;
 use crate::Event;
 
 /// How a field is read.
@@ -69,7 +70,20 @@ pub(super) struct Values {
 /// The packet that an event is in.
 pub(super) struct InPacket<'p> {
     pub(super) packet: &'p [u8],
+    /// Where it is in its stream, and the durations that end outside of it.
+    pub(super) outside: Option<(u64, &'p dyn OutsideDurations)>,
     pub(super) pairs: OnceCell<Pairs>,
+}
+
+impl InPacket<'_> {
+    fn pairs(&self) -> &Pairs {
+        self.pairs.get_or_init(|| {
+            Pairs::of(self.packet, |offset| {
+                let (position, outside) = self.outside?;
+                outside.get(position, offset)
+            })
+        })
+    }
 }
 
 /// One event.
@@ -138,13 +152,7 @@ impl<'e, 'p> ChromeEvent<'e, 'p> {
     fn duration(&self) -> Option<i64> {
         match self.event.record.phase() {
             b"X" => self.event.dur,
-            b"B" | b"b" | b"S" => {
-                let pairs = self
-                    .context
-                    .pairs
-                    .get_or_init(|| Pairs::of(self.context.packet));
-                pairs.duration(self.offset)
-            }
+            b"B" | b"b" | b"S" => self.context.pairs().duration(self.offset),
             _ => None,
         }
     }

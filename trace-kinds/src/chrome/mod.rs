@@ -6,7 +6,8 @@
 //! | a file in packets, cut between events | [`PacketReader`] |
 //! | one event: its members and their values | [`record`], [`json`] |
 //! | events with the requested fields | [`ChromeDecoder`] |
-//! | durations of begin and end events | [`pairs`] |
+//! | durations of begin and end events of a packet | [`pairs`] |
+//! | durations of those in different packets | [`Unpaired`] |
 //!
 //! The packets of a file are consecutive ranges of its bytes. Every packet but the first starts
 //! with the comma after an event, or after a member of the document behind the list of events, so
@@ -21,19 +22,26 @@ mod reader;
 mod record;
 mod scanner;
 mod time;
+mod unpaired;
 
 #[cfg(test)]
 mod tests;
 
 pub use decoder::ChromeDecoder;
 pub use found::{Damage, Found};
-pub use reader::{Packet, PacketReader, ReadError};
+pub use reader::{Packet, PacketReader, ReadError, cut_note};
 pub use scanner::Scanner;
+pub use unpaired::{Durations, MarkKind, OutsideDurations, Unpaired, UnpairedMark};
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use crate::Container;
+use crate::gzip::{Inflater, PiecePacket, is_piece};
+use crate::{Container, DecodeError};
+
+/// The name of the format in messages.
+const FORMAT: &str = "chrome";
 
 /// Fields that are indexed by default, in addition to `name` and `cat`.
 pub(crate) const DIMENSIONS: [&str; 3] = ["ph", "pid", "tid"];
@@ -41,8 +49,7 @@ pub(crate) const DIMENSIONS: [&str; 3] = ["ph", "pid", "tid"];
 /// Nanoseconds of the unit of times in Chrome traces.
 pub(crate) const UNIT_NANOS: u32 = 1000;
 
-/// Bytes of the packets that files are cut into by default, by pushes and queries alike: durations
-/// of begin events depend on the packets.
+/// Bytes of the packets that files are cut into by default, by pushes and queries alike.
 pub const PACKET_BYTES: usize = 1 << 20;
 
 /// Bytes between two places where a file can be cut: the longest event.
@@ -72,6 +79,23 @@ pub fn text_of<'r>(
             Box::new(text)
         }
     })
+}
+
+/// The text of a packet, which may be a piece of a gzip member.
+fn packet_text(packet: &[u8]) -> Result<Cow<'_, [u8]>, DecodeError> {
+    if !is_piece(packet) {
+        return Ok(packet.into());
+    }
+    let text = PiecePacket::decode(packet);
+    let text = text.and_then(|piece| piece.text(&mut Inflater::default()));
+    match text {
+        Ok(text) => Ok(text.into()),
+        Err(damage) => Err(DecodeError::Damaged {
+            format: FORMAT,
+            offset: 0,
+            reason: damage.to_string(),
+        }),
+    }
 }
 
 /// What the start of a file says about it.

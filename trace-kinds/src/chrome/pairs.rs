@@ -1,11 +1,12 @@
-//! Durations of events whose begin and end are two records.
+//! Durations of events whose begin and end are two records of a packet.
 //!
 //! `B` ends with the `E` of its thread, `b` and `S` with the `e` or `F` of the same category and
 //! id. An end closes the innermost open begin whose name and category it does not contradict.
-//! Records are paired in the order of their times, within one packet: a begin whose end is in
-//! another packet has no duration.
+//! Records are paired in the order of their times, first within a packet; what is left is paired
+//! with other packets ([`Unpaired`](super::Unpaired)).
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::ops::ControlFlow;
 
 use super::found::Found;
@@ -14,22 +15,65 @@ use super::scanner::Scanner;
 
 /// What an end must have in common with its begin: thread, or category and id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Track<'a> {
-    is_async: bool,
-    pid: &'a [u8],
-    rest: [&'a [u8]; 2],
+pub(super) struct Track<'a> {
+    pub(super) is_async: bool,
+    pub(super) pid: &'a [u8],
+    /// Thread, or id and category.
+    pub(super) rest: [&'a [u8]; 2],
 }
 
 /// A begin or an end.
 #[derive(Debug, Clone, Copy)]
-struct Mark<'a> {
-    ts: i64,
+pub(super) struct Mark<'a> {
+    pub(super) ts: i64,
     /// Where the record is in its packet.
-    offset: u64,
-    is_begin: bool,
-    track: Track<'a>,
-    name: &'a [u8],
-    cat: &'a [u8],
+    pub(super) offset: u64,
+    pub(super) is_begin: bool,
+    pub(super) track: Track<'a>,
+    pub(super) name: &'a [u8],
+    pub(super) cat: &'a [u8],
+}
+
+/// Something that begins or ends a slice.
+pub(super) trait Side: Copy {
+    type Track: Copy + Eq + Hash;
+
+    fn ts(&self) -> i64;
+
+    fn is_begin(&self) -> bool;
+
+    fn track(&self) -> Self::Track;
+
+    /// Whether this end can be that of `begin`.
+    fn ends(&self, begin: &Self) -> bool;
+}
+
+/// Pairs begins with their ends, in the order of their times, and calls `each` for every pair.
+/// Returns those without a partner, in the order they were given.
+pub(super) fn pair<S: Side>(mut sides: Vec<S>, mut each: impl FnMut(&S, i64)) -> Vec<S> {
+    let mut open: HashMap<S::Track, Vec<usize>> = HashMap::new();
+    let mut order: Vec<usize> = (0..sides.len()).collect();
+    order.sort_by_key(|place| sides[*place].ts());
+    let mut is_paired = vec![false; sides.len()];
+    for place in order {
+        let side = sides[place];
+        if side.is_begin() {
+            open.entry(side.track()).or_default().push(place);
+            continue;
+        }
+        let Some(stack) = open.get_mut(&side.track()) else {
+            continue;
+        };
+        let ended = stack.iter().rposition(|begin| side.ends(&sides[*begin]));
+        if let Some(ended) = ended {
+            let begin = stack.remove(ended);
+            (is_paired[begin], is_paired[place]) = (true, true);
+            each(&sides[begin], side.ts().saturating_sub(sides[begin].ts()));
+        }
+    }
+    let mut is_paired = is_paired.into_iter();
+    sides.retain(|_| is_paired.next() == Some(false));
+    sides
 }
 
 /// The durations of the begins of a packet.
@@ -40,38 +84,27 @@ pub(super) struct Pairs {
 }
 
 impl Pairs {
-    /// Pairs the records of a packet.
-    pub(super) fn of(packet: &[u8]) -> Self {
-        let begins: [&[u8]; 3] = [b"\"B\"", b"\"b\"", b"\"S\""];
+    /// Pairs the records of a packet. `outside` has the durations of begins, by their offset, whose
+    /// ends are in other packets.
+    pub(super) fn of(packet: &[u8], outside: impl Fn(u64) -> Option<i64>) -> Self {
         let mut pairs = Self::default();
-        if !begins
-            .iter()
-            .any(|begin| memchr::memmem::find(packet, begin).is_some())
-        {
+        if !has_phase(packet, &BEGINS) {
             return pairs;
         }
-        let mut marks = marks(packet);
-        marks.sort_by_key(|mark| mark.ts);
-        let mut open: HashMap<Track<'_>, Vec<Mark<'_>>> = HashMap::new();
-        for mark in marks {
-            if mark.is_begin {
-                open.entry(mark.track).or_default().push(mark);
-                continue;
-            }
-            let Some(stack) = open.get_mut(&mark.track) else {
-                continue;
-            };
-            if let Some(place) = stack.iter().rposition(|begin| mark.ends(begin)) {
-                let begin = stack.remove(place);
-                let duration = mark.ts.saturating_sub(begin.ts);
-                pairs.durations.insert(begin.offset, duration);
+        let durations = &mut pairs.durations;
+        let left = pair(marks(packet), |begin, duration| {
+            durations.insert(begin.offset, duration);
+        });
+        for begin in left.iter().filter(|mark| mark.is_begin) {
+            match outside(begin.offset) {
+                Some(duration) => _ = pairs.durations.insert(begin.offset, duration),
+                None => pairs.unpaired += 1,
             }
         }
-        pairs.unpaired = open.values().map(|stack| stack.len() as u64).sum();
         pairs
     }
 
-    /// Number of begins without an end in the packet.
+    /// Number of begins whose end is not known.
     pub(super) fn unpaired(&self) -> u64 {
         self.unpaired
     }
@@ -80,6 +113,49 @@ impl Pairs {
     pub(super) fn duration(&self, offset: u64) -> Option<i64> {
         self.durations.get(&offset).copied()
     }
+}
+
+const BEGINS: [&[u8]; 3] = [b"\"B\"", b"\"b\"", b"\"S\""];
+const ENDS: [&[u8]; 3] = [b"\"E\"", b"\"e\"", b"\"F\""];
+
+/// Whether one of `phases` may be in a packet.
+fn has_phase(packet: &[u8], phases: &[&[u8]]) -> bool {
+    let is_in = |phase: &&[u8]| memchr::memmem::find(packet, phase).is_some();
+    phases.iter().any(is_in)
+}
+
+/// The begins and ends of a packet that have no partner in it, in the order of their bytes.
+pub(super) fn left_over(packet: &[u8]) -> Vec<Mark<'_>> {
+    if has_phase(packet, &BEGINS) || has_phase(packet, &ENDS) {
+        pair(marks(packet), |_, _| {})
+    } else {
+        Vec::new()
+    }
+}
+
+impl<'a> Side for Mark<'a> {
+    type Track = Track<'a>;
+
+    fn ts(&self) -> i64 {
+        self.ts
+    }
+
+    fn is_begin(&self) -> bool {
+        self.is_begin
+    }
+
+    fn track(&self) -> Track<'a> {
+        self.track
+    }
+
+    fn ends(&self, begin: &Self) -> bool {
+        agree(self.name, begin.name) && agree(self.cat, begin.cat)
+    }
+}
+
+/// Whether names or categories of an end and a begin do not contradict each other.
+fn agree(end: &[u8], begin: &[u8]) -> bool {
+    end.is_empty() || begin.is_empty() || end == begin
 }
 
 impl<'a> Mark<'a> {
@@ -111,12 +187,6 @@ impl<'a> Mark<'a> {
             name: plain(record.name),
             cat,
         })
-    }
-
-    /// Whether this end can be that of `begin`.
-    fn ends(&self, begin: &Mark<'_>) -> bool {
-        let agree = |end: &[u8], begin: &[u8]| end.is_empty() || begin.is_empty() || end == begin;
-        agree(self.name, begin.name) && agree(self.cat, begin.cat)
     }
 }
 

@@ -10,6 +10,11 @@ use super::scanner::Scanner;
 
 const READ_BYTES: usize = 256 << 10;
 
+/// What is said of a trace that ends at byte `end` before the end of its document.
+pub fn cut_note(end: u64) -> String {
+    format!("the file ends at byte {end} before the end of its document; it was cut")
+}
+
 /// Consecutive bytes of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
@@ -117,10 +122,7 @@ impl<R: Read> PacketReader<R> {
 
     /// Why the trace is not complete although every event is; known after the last packet.
     pub fn cut_end(&self) -> Option<String> {
-        (self.has_ended && self.scanner.is_cut()).then(|| {
-            let end = self.start;
-            format!("the file ends at byte {end} before the end of its document; it was cut")
-        })
+        (self.has_ended && self.scanner.is_cut()).then(|| cut_note(self.start))
     }
 
     /// What JSON forbids and was accepted.

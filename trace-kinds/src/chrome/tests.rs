@@ -1,3 +1,5 @@
+mod unpaired;
+
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;

@@ -13,11 +13,14 @@ use crate::process::{command, dist_client, fresh_folder, measure};
 
 const PEAK_MIB_MAX: f64 = 256.0;
 
-/// Writes a trace of about this length, on one line: slices of one record, and of two. Returns the
-/// number of events.
+/// Rounds between the begins of slices that are longer than a packet.
+const LONG_SLICE_ROUNDS: u64 = 10_000;
+
+/// Writes a trace of about this length, on one line: slices of one record, of two, and of two that
+/// are in different packets. Returns the number of events.
 fn write_trace(path: &Path, bytes: u64) -> std::io::Result<u64> {
     let mut out = BufWriter::new(File::create(path)?);
-    let (mut events, mut written) = (0_u64, 0);
+    let (mut events, mut written, mut rounds) = (0_u64, 0, 0_u64);
     write!(
         out,
         "{{\"traceEvents\":[{{\"name\":\"first\",\"ph\":\"i\",\"ts\":1}}"
@@ -36,6 +39,16 @@ fn write_trace(path: &Path, bytes: u64) -> std::io::Result<u64> {
         out.write_all(text.as_bytes())?;
         written += text.len() as u64;
         events += 3;
+        if rounds.is_multiple_of(LONG_SLICE_ROUNDS) {
+            for phase in ["E", "B"].iter().skip(usize::from(rounds == 0)) {
+                write!(
+                    out,
+                    ",{{\"name\":\"long\",\"ph\":\"{phase}\",\"pid\":3,\"tid\":1,\"ts\":{ts}}}"
+                )?;
+                events += 1;
+            }
+        }
+        rounds += 1;
     }
     out.write_all(b"],\"displayTimeUnit\":\"ms\"}\n")?;
     out.flush()?;

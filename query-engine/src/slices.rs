@@ -1,0 +1,103 @@
+//! Durations of Chrome slices that begin and end in different packets: found when the first is
+//! asked for, and kept in indexes.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use chunk_index::{ChromeUnpaired, StoredMark};
+use storage_format::checksum::{crc32c, crc32c_append};
+use trace_kinds::chrome::{Durations, MarkKind, OutsideDurations, Unpaired, UnpairedMark};
+
+/// Durations that are found when the first is asked for.
+pub(crate) struct LazyDurations {
+    found: OnceLock<Durations>,
+    find: Box<dyn Fn() -> Durations + Send + Sync>,
+}
+
+impl LazyDurations {
+    pub(crate) fn new(find: impl Fn() -> Durations + Send + Sync + 'static) -> LazyDurations {
+        LazyDurations {
+            found: OnceLock::new(),
+            find: Box::new(find),
+        }
+    }
+}
+
+impl fmt::Debug for LazyDurations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LazyDurations").field(&self.found).finish()
+    }
+}
+
+impl OutsideDurations for LazyDurations {
+    fn get(&self, position: u64, offset: u64) -> Option<i64> {
+        self.found.get_or_init(&self.find).get(position, offset)
+    }
+}
+
+/// The durations of a stream of one part.
+pub(crate) fn durations(unpaired: &Unpaired) -> Durations {
+    unpaired.durations(1).pop().unwrap_or_default()
+}
+
+/// The attachment of an index whose chunks have the durations of `outside`.
+pub(crate) fn attachment(unpaired: &Unpaired, outside: Option<&dyn OutsideDurations>) -> Vec<u8> {
+    let (texts, marks, is_cut) = unpaired.as_parts();
+    let stored = |mark: &UnpairedMark| StoredMark {
+        position: mark.position,
+        ts: mark.ts,
+        offset: mark.offset,
+        kind: code_of(mark.kind),
+        texts: mark.texts,
+    };
+    ChromeUnpaired {
+        durations_checksum: durations_checksum(unpaired, outside),
+        is_cut,
+        texts: texts.to_vec(),
+        marks: marks.iter().map(stored).collect(),
+    }
+    .encode()
+}
+
+/// What [`attachment`] wrote, with the checksum of the indexed durations; `None` if it is damaged
+/// or of another version.
+pub(crate) fn of_attachment(bytes: &[u8]) -> Option<(Unpaired, u32)> {
+    let stored = ChromeUnpaired::decode(bytes).ok()?;
+    let mark = |mark: StoredMark| {
+        let kind = MarkKind::ALL.get(usize::from(mark.kind))?;
+        Some(UnpairedMark {
+            position: mark.position,
+            ts: mark.ts,
+            offset: mark.offset,
+            kind: *kind,
+            part: 0,
+            texts: mark.texts,
+        })
+    };
+    let marks: Option<Vec<UnpairedMark>> = stored.marks.into_iter().map(mark).collect();
+    let unpaired = Unpaired::from_parts(stored.texts, marks?, stored.is_cut);
+    Some((unpaired, stored.durations_checksum))
+}
+
+fn code_of(kind: MarkKind) -> u8 {
+    let place = MarkKind::ALL.iter().position(|known| *known == kind);
+    u8::try_from(place.unwrap_or_default()).unwrap_or_default()
+}
+
+/// A checksum of the durations of all begins.
+pub(crate) fn durations_checksum(
+    unpaired: &Unpaired,
+    outside: Option<&dyn OutsideDurations>,
+) -> u32 {
+    let (_, marks, _) = unpaired.as_parts();
+    let begins = marks
+        .iter()
+        .filter(|mark| matches!(mark.kind, MarkKind::Begin | MarkKind::AsyncBegin));
+    begins.fold(crc32c(b""), |checksum, begin| {
+        let duration =
+            outside.and_then(|outside| outside.get(begin.position, u64::from(begin.offset)));
+        let known = [u8::from(duration.is_some())];
+        let checksum = crc32c_append(checksum, &known);
+        crc32c_append(checksum, &duration.unwrap_or_default().to_le_bytes())
+    })
+}

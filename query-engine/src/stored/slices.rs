@@ -1,0 +1,138 @@
+//! The slices of a Chrome stream in all its leaves: they may begin in one leaf and end in another.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::sync::{Arc, OnceLock};
+
+use chunk_index::ChromeUnpaired;
+use trace_kinds::chrome::{Durations, OutsideDurations, Unpaired};
+
+use super::StoredLeaf;
+use super::frames::Frames;
+use crate::open_sidecar::OpenSidecar;
+use crate::slices::{durations_checksum, of_attachment};
+use crate::{Cancel, ReadError};
+
+/// A leaf of a stream, and its chunk index.
+pub(super) type LeafOfStream = (StoredLeaf, Option<Arc<OpenSidecar>>);
+
+/// The leaves of a stream, in order, and the durations of the slices between their packets. They
+/// are found when the first is asked for.
+pub(crate) struct StreamSlices {
+    leaves: Vec<LeafOfStream>,
+    /// Whether somebody still waits for the durations.
+    cancel: OnceLock<Cancel>,
+    found: OnceLock<Vec<Durations>>,
+}
+
+impl StreamSlices {
+    pub(super) fn new(leaves: Vec<LeafOfStream>) -> StreamSlices {
+        StreamSlices {
+            leaves,
+            cancel: OnceLock::new(),
+            found: OnceLock::new(),
+        }
+    }
+
+    /// Ends the search for durations when a query is cancelled.
+    pub(super) fn end_with(&self, cancel: &Cancel) {
+        // The first query of a set is its only one.
+        let _known = self.cancel.set(cancel.clone());
+    }
+
+    /// Whether the durations that the chunk index of a leaf was made with are still those of its
+    /// slices: more of them may have ended since.
+    pub(super) fn is_current(self: &Arc<StreamSlices>, number: usize) -> bool {
+        let Some((_, Some(sidecar))) = self.leaves.get(number) else {
+            return true;
+        };
+        let Some((unpaired, indexed)) = unpaired_of(sidecar) else {
+            return false;
+        };
+        let now = if unpaired.has_begins() {
+            durations_checksum(&unpaired, Some(&self.of_leaf(number)))
+        } else {
+            durations_checksum(&unpaired, None)
+        };
+        now == indexed
+    }
+
+    /// The durations of the leaf with this number.
+    pub(super) fn of_leaf(self: &Arc<StreamSlices>, number: usize) -> LeafSlices {
+        LeafSlices {
+            stream: Arc::clone(self),
+            number,
+        }
+    }
+
+    fn durations(&self) -> &[Durations] {
+        self.found.get_or_init(|| self.find())
+    }
+
+    fn find(&self) -> Vec<Durations> {
+        let mut unpaired = Unpaired::default();
+        for (number, (stored, sidecar)) in (0_u16..).zip(&self.leaves) {
+            let mut from = 0;
+            let indexed = sidecar.as_ref().and_then(|sidecar| {
+                from = sidecar.index().identity().length;
+                unpaired_of(sidecar)
+            });
+            match indexed {
+                Some((indexed, _)) => unpaired.append(number, &indexed),
+                None => from = 0,
+            }
+            // Who asked reads the same bytes, and reports what cannot be read.
+            if self.read(number, stored, from, &mut unpaired).is_err() {
+                break;
+            }
+        }
+        unpaired.durations(self.leaves.len())
+    }
+
+    /// Adds the packets of a leaf that its index does not cover.
+    fn read(
+        &self,
+        number: u16,
+        stored: &StoredLeaf,
+        from: u64,
+        unpaired: &mut Unpaired,
+    ) -> Result<(), ReadError> {
+        let mut frames = Frames::new(&stored.leaf, &*stored.data).skipping_damage();
+        let runs = stored.leaf.runs.iter();
+        let runs = runs.map(|run| run.start.max(from)..run.end);
+        for run in runs.filter(|run| run.start < run.end) {
+            let _all = frames.read_run(run, &mut |_, offset, packet| {
+                unpaired.add_packet(number, offset, packet);
+                self.cancel.get().map_or(Ok(()), Cancel::check)?;
+                Ok(ControlFlow::Continue(()))
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn unpaired_of(sidecar: &OpenSidecar) -> Option<(Unpaired, u32)> {
+    let bytes = sidecar.undamaged_attachment(ChromeUnpaired::NAME).ok()?;
+    of_attachment(&bytes?)
+}
+
+/// The durations of one leaf.
+pub(crate) struct LeafSlices {
+    stream: Arc<StreamSlices>,
+    number: usize,
+}
+
+impl fmt::Debug for LeafSlices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeafSlices")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OutsideDurations for LeafSlices {
+    fn get(&self, position: u64, offset: u64) -> Option<i64> {
+        let durations = self.stream.durations().get(self.number)?;
+        durations.get(position, offset)
+    }
+}

@@ -1,0 +1,116 @@
+//! Slices of a Chrome stream that begin in one leaf and end in another.
+
+use super::*;
+
+/// Packets of one stream: a slice over all of them, one that never ends, and short ones.
+fn packets(count: usize) -> Vec<Vec<u8>> {
+    let event = |ts: usize, phase: &str, name: &str, tid: u32| {
+        format!("{{\"ph\":\"{phase}\",\"ts\":{ts},\"name\":\"{name}\",\"pid\":1,\"tid\":{tid}}}")
+    };
+    let packet = |number: usize| {
+        let ts = number * 100;
+        let mut events = vec![event(ts + 1, "E", "", 2), event(ts + 2, "B", "step", 2)];
+        if number == 0 {
+            events[0] = event(0, "B", "main", 1);
+            events.push(event(3, "B", "open", 3));
+        }
+        if number + 1 == count {
+            events.push(event(ts + 50, "E", "main", 1));
+        }
+        let start = if number == 0 { "[" } else { "," };
+        format!("{start}{}", events.join(",")).into_bytes()
+    };
+    (0..count).map(packet).collect()
+}
+
+/// Leaves of these packets each.
+fn leaves(packets: &[Vec<u8>], of_leaf: usize) -> Vec<(Leaf, Arc<Memory>)> {
+    let parts = (1_u64..).zip(packets.chunks(of_leaf));
+    let leaf = |(number, packets): (u64, &[Vec<u8>])| {
+        let (mut leaf, bytes, _) = leaf_of(number, packets, Codec::Zstd);
+        leaf.path.kind = Kind::Chrome;
+        leaf.path.stream = "trace".parse().unwrap();
+        let memory = Memory {
+            bytes,
+            ..Memory::default()
+        };
+        (leaf, Arc::new(memory))
+    };
+    parts.map(leaf).collect()
+}
+
+fn set_of(leaves: &[(Leaf, Arc<Memory>)], indexes: &[Option<Vec<u8>>]) -> StorageSet {
+    let all = leaves.iter().zip(indexes);
+    let all = all.map(|((leaf, data), index)| stored(leaf, data, index.clone()));
+    StorageSet::open(all.collect(), None).unwrap()
+}
+
+fn matched(set: StorageSet, query: &str) -> (u64, Report) {
+    let request = Request {
+        query: Some(Query::parse(query).unwrap()),
+        ..Request::default()
+    };
+    let sources = set.sources(&request, &[]).unwrap();
+    count(&sources, &request, Limits::default()).unwrap()
+}
+
+fn indexed(set: &StorageSet, position: usize) -> Vec<u8> {
+    let options = LeafIndexOptions::default();
+    let indexed = set.index(position, &options, &|| true).unwrap().unwrap();
+    indexed.index.encode().unwrap()
+}
+
+const QUERIES: [(&str, u64); 5] = [
+    ("name == 'main' and dur == 550us", 1),
+    ("name == 'step' and dur == 99us", 5),
+    ("dur > 0", 6),
+    ("dur > 100us", 1),
+    ("name == 'open' and dur is null", 1),
+];
+
+#[test]
+fn every_combination_of_indexes_gives_the_same_durations() {
+    let leaves = leaves(&packets(6), 2);
+    let none = vec![None; 3];
+    let made: Vec<_> = (0..3)
+        .map(|position| indexed(&set_of(&leaves, &none), position))
+        .collect();
+    for chosen in 0..8_u32 {
+        let of = |(at, index): (u32, &Vec<u8>)| (chosen & 1 << at != 0).then(|| index.clone());
+        let indexes: Vec<_> = (0..3).zip(&made).map(of).collect();
+        for (query, expected) in QUERIES {
+            let (found, report) = matched(set_of(&leaves, &indexes), query);
+            assert_eq!(found, expected, "{query} {chosen}");
+            let used = u64::from(chosen.count_ones());
+            assert_eq!(report.indexed as u64, used, "{query} {report:?}");
+        }
+    }
+}
+
+#[test]
+fn an_index_that_was_made_before_slices_ended_is_not_used_and_is_made_again() {
+    let leaves = leaves(&packets(6), 2);
+    let early = indexed(&set_of(&leaves[..1], &[None]), 0);
+    let indexes = [Some(early), None, None];
+    for (query, expected) in QUERIES {
+        let set = set_of(&leaves, &indexes);
+        let unused: Vec<_> = set.unused_indexes().collect();
+        assert!(
+            unused[0].1.contains("slices that began in it"),
+            "{unused:?}"
+        );
+        let (found, _) = matched(set, query);
+        assert_eq!(found, expected, "{query}");
+    }
+    // A finalized storage has its index made again at once; one that grows waits.
+    let set = set_of(&leaves, &indexes);
+    let uncovered = set.leaves().next().unwrap();
+    assert_eq!(uncovered.1, uncovered.0.length);
+    let again = indexed(&set, 0);
+    let (_, report) = matched(set_of(&leaves, &[Some(again), None, None]), "dur > 100us");
+    assert_eq!(report.indexed, 1, "{report:?}");
+    let mut open = leaves.clone();
+    open[0].0.checksum = None;
+    let set = set_of(&open, &indexes);
+    assert_eq!(set.leaves().next().unwrap().1, 0);
+}

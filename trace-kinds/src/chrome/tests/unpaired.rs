@@ -1,0 +1,141 @@
+//! Slices have the same durations however their file is cut into packets.
+
+use std::fmt::Write as _;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use query_language::{FieldPath, FieldTable, Value};
+
+use crate::Decoder;
+use crate::chrome::{ChromeDecoder, Durations, PacketReader, Unpaired};
+
+/// Starts, phases and durations of all events, and the number of begins without an end.
+type Slices = (Vec<(Option<i64>, String, Option<i64>)>, u64);
+
+fn packets(trace: &str, target: usize) -> Vec<(u64, Vec<u8>)> {
+    let mut reader = PacketReader::new(trace.as_bytes(), target);
+    let mut packets = Vec::new();
+    while let Some(packet) = reader.next_packet().unwrap() {
+        packets.push((packet.offset, packet.bytes));
+    }
+    packets
+}
+
+/// The durations between packets, of parts of these many packets.
+fn durations(packets: &[(u64, Vec<u8>)], of_part: usize) -> Vec<Durations> {
+    let mut all = Unpaired::default();
+    let parts = packets.chunks(of_part.max(1));
+    let count = parts.len();
+    for (number, packets) in (0_u16..).zip(parts) {
+        let mut part = Unpaired::default();
+        for (position, packet) in packets {
+            part.add_packet(0, *position, packet);
+        }
+        let (texts, marks, is_cut) = part.as_parts();
+        let again = Unpaired::from_parts(texts.to_vec(), marks.to_vec(), is_cut);
+        all.append(number, &again);
+    }
+    all.durations(count)
+}
+
+fn slices(packets: &[(u64, Vec<u8>)], of_part: usize) -> Slices {
+    let mut table = FieldTable::new();
+    let [phase, dur] = ["ph", "dur"].map(|field| table.insert(&FieldPath::new(field)));
+    let mut found = (Vec::new(), 0);
+    let parts = packets.chunks(of_part.max(1));
+    for (packets, durations) in parts.zip(durations(packets, of_part)) {
+        let decoder = ChromeDecoder::new(&table);
+        let mut decoder = decoder.with_outside(Some(Arc::new(durations)));
+        for (position, packet) in packets {
+            decoder.set_position(*position);
+            let decoded = decoder.decode(packet, &mut |event| {
+                let phase = event.field(phase).map(|phase| match phase {
+                    Value::Str(text) => String::from_utf8_lossy(text).into_owned(),
+                    other => format!("{other:?}"),
+                });
+                let duration = event.field(dur).and_then(Value::whole);
+                found
+                    .0
+                    .push((event.ts(), phase.unwrap_or_default(), duration));
+                ControlFlow::Continue(())
+            });
+            decoded.unwrap();
+        }
+        found.1 += decoder.unpaired();
+    }
+    found
+}
+
+/// An event: time, phase, name or none, thread or id.
+fn put(trace: &mut String, (ts, phase, name, own): (usize, &str, Option<&str>, u32)) {
+    let name = name
+        .map(|name| format!("\"name\":\"{name}\","))
+        .unwrap_or_default();
+    let own = match phase {
+        "b" | "e" => format!("\"id\":\"0x{own}\",\"cat\":\"c\""),
+        _ => format!("\"tid\":{own}"),
+    };
+    let separator = if trace.len() > 1 { ",\n" } else { "" };
+    write!(
+        trace,
+        "{separator}{{{name}\"ph\":\"{phase}\",\"ts\":{ts},\"pid\":1,{own}}}"
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_slice_that_ends_in_another_packet_has_its_duration() {
+    let mut trace = "[".to_owned();
+    put(&mut trace, (0, "B", Some("main"), 1));
+    put(&mut trace, (1, "b", Some("request"), 7));
+    put(&mut trace, (2, "B", Some("never ends"), 2));
+    for ts in 3..100 {
+        put(&mut trace, (ts, "i", Some("tick"), 1));
+    }
+    put(&mut trace, (100, "e", Some("request"), 7));
+    put(&mut trace, (101, "E", Some("another"), 1));
+    put(&mut trace, (102, "E", None, 1));
+    trace.push(']');
+    let packets = packets(&trace, 300);
+    assert!(packets.len() > 10, "{}", packets.len());
+    let (events, unpaired) = slices(&packets, 3);
+    let of = |phase: &str| {
+        let mut events = events.iter().filter(|(_, found, _)| found == phase);
+        events.find_map(|(.., duration)| *duration)
+    };
+    assert_eq!(
+        (of("B"), of("b"), unpaired),
+        (Some(102_000), Some(99_000), 1)
+    );
+}
+
+#[test]
+fn slices_do_not_continue_in_the_next_file() {
+    let begin = (0, b"[{\"ph\":\"B\",\"ts\":1,\"tid\":1}".to_vec());
+    let end = (100, b",{\"ph\":\"E\",\"ts\":3,\"tid\":1}]".to_vec());
+    let other = (50, b" [{\"ph\":\"i\",\"ts\":2,\"tid\":1}".to_vec());
+    let one_file = slices(&[begin.clone(), end.clone()], 1);
+    assert_eq!((one_file.0[0].2, one_file.1), (Some(2_000), 0));
+    let two_files = slices(&[begin, other, end], 1);
+    assert_eq!((two_files.0[0].2, two_files.1), (None, 1));
+}
+
+proptest! {
+    #[test]
+    fn packets_do_not_change_durations(
+        events in prop::collection::vec((0..4_usize, 0..3_usize, 0..3_u32), 1..150),
+        target in 50..2000_usize,
+        of_part in 1..9_usize,
+    ) {
+        let mut trace = "[".to_owned();
+        for (ts, (phase, name, own)) in events.into_iter().enumerate() {
+            let phase = ["B", "E", "b", "e"][phase];
+            put(&mut trace, (ts, phase, [None, Some("x"), Some("y")][name], own));
+        }
+        trace.push(']');
+        let whole = slices(&packets(&trace, 1 << 20), 1);
+        let cut = slices(&packets(&trace, target), of_part);
+        prop_assert_eq!(cut, whole);
+    }
+}

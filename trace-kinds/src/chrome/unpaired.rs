@@ -1,0 +1,301 @@
+//! Durations of events whose begin and end are in different packets of a file.
+//!
+//! Every packet leaves begins and ends without a partner. Those of all packets of a file, in the
+//! order of their times, are paired as within a packet. As long as each thread writes its records
+//! in the order of their times, the result does not depend on the packets.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use hashbrown::HashTable;
+
+use super::packet_text;
+use super::pairs::{Mark, Side, left_over, pair};
+
+/// Marks that are remembered: beyond these, begins have no duration.
+const MARKS_MAX: usize = 1 << 20;
+/// Memory for different names, categories, processes, threads and ids.
+const TEXT_BYTES_MAX: usize = 32 << 20;
+/// Memory of a text besides its bytes.
+const TEXT_OVERHEAD: usize = 48;
+/// The number of the empty text.
+const EMPTY: u32 = 0;
+
+const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+
+/// What a mark is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkKind {
+    /// The first packet of a file: nothing before it is paired with anything behind.
+    FileStart,
+    /// The begin of a slice of a thread.
+    Begin,
+    /// Its end.
+    End,
+    /// The begin of a slice with an id.
+    AsyncBegin,
+    /// Its end.
+    AsyncEnd,
+}
+
+impl MarkKind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::FileStart,
+        Self::Begin,
+        Self::End,
+        Self::AsyncBegin,
+        Self::AsyncEnd,
+    ];
+}
+
+/// A begin or an end without a partner in its packet. Texts are numbers in [`Unpaired::texts`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnpairedMark {
+    /// Where its packet is in its part of the stream.
+    pub position: u64,
+    /// Nanoseconds.
+    pub ts: i64,
+    /// Where the record is in its packet.
+    pub offset: u32,
+    /// What it is.
+    pub kind: MarkKind,
+    /// The part of the stream.
+    pub part: u16,
+    /// Process, thread or id, name and category.
+    pub texts: [u32; 4],
+}
+
+/// The begins and ends of a stream that have no partner in their packet.
+#[derive(Debug)]
+pub struct Unpaired {
+    texts: Vec<Box<[u8]>>,
+    /// Of all texts, by their hash.
+    numbers: HashTable<u32>,
+    hasher: RandomState,
+    text_bytes: usize,
+    marks: Vec<UnpairedMark>,
+    is_cut: bool,
+}
+
+impl Default for Unpaired {
+    fn default() -> Self {
+        let mut unpaired = Self::from_parts(Vec::new(), Vec::new(), false);
+        let empty = unpaired.number(b"");
+        debug_assert_eq!(empty, Some(EMPTY), "the first text has the first number");
+        unpaired
+    }
+}
+
+impl Unpaired {
+    /// Adds what a packet leaves. Packets are added in their order.
+    pub fn add_packet(&mut self, part: u16, position: u64, packet: &[u8]) {
+        if self.is_cut {
+            return;
+        }
+        // A damaged packet is reported where it is decoded.
+        let Ok(text) = packet_text(packet) else {
+            return;
+        };
+        let packet = &*text;
+        if starts_file(packet) {
+            self.push(UnpairedMark {
+                position,
+                ts: 0,
+                offset: 0,
+                kind: MarkKind::FileStart,
+                part,
+                texts: [0; 4],
+            });
+        }
+        for mark in left_over(packet) {
+            self.add_mark(part, position, &mark);
+        }
+    }
+
+    fn add_mark(&mut self, part: u16, position: u64, mark: &Mark<'_>) {
+        let Ok(offset) = u32::try_from(mark.offset) else {
+            self.is_cut = true;
+            return;
+        };
+        let [own, _] = mark.track.rest;
+        let [Some(pid), Some(own), Some(name), Some(cat)] =
+            [mark.track.pid, own, mark.name, mark.cat].map(|text| self.number(text))
+        else {
+            self.is_cut = true;
+            return;
+        };
+        self.push(UnpairedMark {
+            position,
+            ts: mark.ts,
+            offset,
+            kind: match (mark.track.is_async, mark.is_begin) {
+                (false, true) => MarkKind::Begin,
+                (false, false) => MarkKind::End,
+                (true, true) => MarkKind::AsyncBegin,
+                (true, false) => MarkKind::AsyncEnd,
+            },
+            part,
+            texts: [pid, own, name, cat],
+        });
+    }
+
+    /// Adds what another part of the stream, which follows, leaves.
+    pub fn append(&mut self, part: u16, other: &Self) {
+        for mark in &other.marks {
+            let texts = mark.texts.map(|text| {
+                let text = other.texts.get(usize::try_from(text).ok()?);
+                self.number(text.map(|text| &**text).unwrap_or_default())
+            });
+            let [Some(pid), Some(own), Some(name), Some(cat)] = texts else {
+                self.is_cut = true;
+                return;
+            };
+            let texts = [pid, own, name, cat];
+            self.push(UnpairedMark {
+                part,
+                texts,
+                ..*mark
+            });
+        }
+        self.is_cut |= other.is_cut;
+    }
+
+    /// Texts, marks, and whether there are more marks than are remembered.
+    pub fn as_parts(&self) -> (&[Box<[u8]>], &[UnpairedMark], bool) {
+        (&self.texts, &self.marks, self.is_cut)
+    }
+
+    /// What [`Unpaired::as_parts`] gave, to be appended to others.
+    pub fn from_parts(texts: Vec<Box<[u8]>>, marks: Vec<UnpairedMark>, is_cut: bool) -> Self {
+        Self {
+            texts,
+            numbers: HashTable::new(),
+            hasher: RandomState::new(),
+            text_bytes: 0,
+            marks,
+            is_cut,
+        }
+    }
+
+    /// Whether a slice begins in one packet and may end in another.
+    pub fn has_begins(&self) -> bool {
+        self.marks.iter().any(UnpairedMark::is_begin)
+    }
+
+    /// The durations of the begins of each part.
+    pub fn durations(&self, parts: usize) -> Vec<Durations> {
+        let mut of_parts = vec![Durations::default(); parts];
+        for file in self.marks.split(|mark| mark.kind == MarkKind::FileStart) {
+            let _left = pair(file.to_vec(), |begin, duration| {
+                if let Some(durations) = of_parts.get_mut(usize::from(begin.part)) {
+                    durations.0.push((begin.position, begin.offset, duration));
+                }
+            });
+        }
+        for durations in &mut of_parts {
+            durations.0.sort_unstable();
+        }
+        of_parts
+    }
+
+    fn push(&mut self, mark: UnpairedMark) {
+        self.is_cut |= self.marks.len() >= MARKS_MAX;
+        if !self.is_cut {
+            self.marks.push(mark);
+        }
+    }
+
+    /// The number of a text; `None` if there are too many.
+    fn number(&mut self, text: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(text);
+        let texts = &mut self.texts;
+        let text_of = |number: u32| usize::try_from(number).ok().and_then(|at| texts.get(at));
+        let is_same = |number: &u32| text_of(*number).is_some_and(|known| **known == *text);
+        if let Some(known) = self.numbers.find(hash, is_same) {
+            return Some(*known);
+        }
+        self.text_bytes += text.len() + TEXT_OVERHEAD;
+        let number = u32::try_from(texts.len()).ok()?;
+        if self.text_bytes > TEXT_BYTES_MAX {
+            return None;
+        }
+        texts.push(text.into());
+        let rehash = |number: &u32| {
+            let text = usize::try_from(*number).ok().and_then(|at| texts.get(at));
+            self.hasher
+                .hash_one(text.map(|text| &**text).unwrap_or_default())
+        };
+        self.numbers.insert_unique(hash, number, rehash);
+        Some(number)
+    }
+}
+
+/// Whether a packet is the first of its file: all others start with a comma.
+fn starts_file(packet: &[u8]) -> bool {
+    let text = packet.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(packet);
+    matches!(text.trim_ascii_start().first(), Some(b'{' | b'['))
+}
+
+impl UnpairedMark {
+    fn is_async(&self) -> bool {
+        matches!(self.kind, MarkKind::AsyncBegin | MarkKind::AsyncEnd)
+    }
+}
+
+impl Side for UnpairedMark {
+    type Track = (bool, [u32; 3]);
+
+    fn ts(&self) -> i64 {
+        self.ts
+    }
+
+    fn is_begin(&self) -> bool {
+        matches!(self.kind, MarkKind::Begin | MarkKind::AsyncBegin)
+    }
+
+    fn track(&self) -> Self::Track {
+        let [pid, own, _, cat] = self.texts;
+        let is_async = self.is_async();
+        (is_async, [pid, own, if is_async { cat } else { 0 }])
+    }
+
+    fn ends(&self, begin: &Self) -> bool {
+        let [.., name, cat] = self.texts;
+        let [.., begin_name, begin_cat] = begin.texts;
+        let agree = |end: u32, begin: u32| end == begin || end == EMPTY || begin == EMPTY;
+        agree(name, begin_name) && agree(cat, begin_cat)
+    }
+}
+
+/// The durations of begins whose ends are in other packets, of a part of a stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Durations(Vec<(u64, u32, i64)>);
+
+impl Durations {
+    /// The duration of the begin at `offset` in the packet at `position`.
+    pub fn get(&self, position: u64, offset: u64) -> Option<i64> {
+        let key = (position, u32::try_from(offset).ok()?);
+        let found = self
+            .0
+            .binary_search_by_key(&key, |found| (found.0, found.1));
+        Some(self.0.get(found.ok()?)?.2)
+    }
+
+    /// Position of the packet, offset in it and duration, in this order, of all begins.
+    pub fn all(&self) -> &[(u64, u32, i64)] {
+        &self.0
+    }
+}
+
+/// Durations of begins that end in other packets, which may have to be read for that.
+pub trait OutsideDurations: std::fmt::Debug + Send + Sync {
+    /// The duration of the begin at `offset` in the packet at `position`; `None` if no end is
+    /// known.
+    fn get(&self, position: u64, offset: u64) -> Option<i64>;
+}
+
+impl OutsideDurations for Durations {
+    fn get(&self, position: u64, offset: u64) -> Option<i64> {
+        Self::get(self, position, offset)
+    }
+}
