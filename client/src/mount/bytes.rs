@@ -5,11 +5,16 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use query_engine::Fetch;
-use storage_format::index_part::{Extent, LeafEntry};
-use storage_format::{DataFileId, LeafId, data_file};
+use query_engine::{Fetch, FoundPacket, PacketTimes};
+use storage_format::frame::HEADER_BYTES;
+use storage_format::index_part::{Extent, LeafEntry, PacketEntry};
+use storage_format::{DataFileId, LeafId, StorageId, data_file};
+use tokio::runtime::Handle;
+use uuid::Uuid;
 
-use super::times::{Part, read_block};
+use super::times::{Part, PartTimes, read_block};
+use crate::http::Client;
+use crate::remote::Transferred;
 
 /// Reads a leaf by offsets in the leaf: one request for each data file that contains wanted bytes.
 pub(super) struct LeafFetch {
@@ -18,6 +23,42 @@ pub(super) struct LeafFetch {
     /// Read from the blocks by the first read.
     extents: OnceLock<Vec<Extent>>,
     files: BTreeMap<DataFileId, Arc<dyn Fetch>>,
+    /// Where packets are read that the server does not send as part of a file.
+    packets: Option<PacketClient>,
+}
+
+/// Reads packets of a storage from its server, one by one.
+#[derive(Clone)]
+pub(super) struct PacketClient {
+    client: Client,
+    storage: Uuid,
+    runtime: Handle,
+    transferred: Arc<Transferred>,
+}
+
+impl PacketClient {
+    pub(super) fn new(
+        client: &Client,
+        storage: StorageId,
+        runtime: &Handle,
+        transferred: Arc<Transferred>,
+    ) -> Self {
+        Self {
+            client: client.clone(),
+            storage: Uuid::from_bytes(*storage.as_bytes()),
+            runtime: runtime.clone(),
+            transferred,
+        }
+    }
+
+    fn packet(&self, entry: &PacketEntry) -> io::Result<Vec<u8>> {
+        self.transferred.add_request();
+        let length = u64::from(entry.raw_size);
+        let packet = self.client.packet(self.storage, entry.number, length);
+        let packet = self.runtime.block_on(packet).map_err(io::Error::other)?;
+        self.transferred.add_bytes(packet.len() as u64);
+        Ok(packet)
+    }
 }
 
 impl LeafFetch {
@@ -26,12 +67,14 @@ impl LeafFetch {
         leaf: LeafId,
         blocks: Vec<(Arc<Part>, LeafEntry)>,
         files: BTreeMap<DataFileId, Arc<dyn Fetch>>,
+        packets: Option<PacketClient>,
     ) -> Self {
         Self {
             leaf,
             blocks,
             extents: OnceLock::new(),
             files,
+            packets,
         }
     }
 
@@ -145,6 +188,26 @@ impl Fetch for LeafFetch {
             found.push(bytes);
         }
         Ok(found)
+    }
+
+    fn packets_in(&self, range: Range<u64>) -> Option<Vec<FoundPacket>> {
+        let packets = self.packets.as_ref()?;
+        let times = PartTimes {
+            blocks: self.blocks.clone(),
+        };
+        let mut entries = Vec::new();
+        let listed = times.each(range.start, &mut |entry| {
+            let frame = entry.offset.saturating_sub(HEADER_BYTES as u64);
+            if range.contains(&frame) {
+                entries.push(*entry);
+            }
+        });
+        listed.ok()?;
+        let read = |entry| {
+            let packet = packets.packet(&entry);
+            (entry, packet)
+        };
+        Some(entries.into_iter().map(read).collect())
     }
 
     fn batch_bytes(&self) -> u64 {

@@ -16,7 +16,7 @@ use storage_format::storage_file::{FileEntry, StorageFile};
 use storage_format::{AgentId, DataFileId, Kind, LeafId, StorageId};
 use tokio::runtime::Handle;
 
-use super::bytes::LeafFetch;
+use super::bytes::{LeafFetch, PacketClient};
 use super::times::{Part, PartTimes};
 use crate::ClientError;
 use crate::http::{Client, StorageUrl};
@@ -94,23 +94,15 @@ pub fn leaves(
     let mut sources = LeafOpener {
         folder: folder.to_owned(),
         files: storage.files.iter().filter_map(data_file).collect(),
+        packets: None,
         traces: BTreeMap::new(),
     };
-    let mut found: BTreeMap<LeafId, (Leaf, PartTimes)> = BTreeMap::new();
-    let mut parts = Vec::new();
-    for name in listed_parts(folder, &storage)? {
-        let (header, footer, bases) = read_part(folder, &name, id)?;
-        let path = folder.join(name.to_string());
-        parts.push((header.ordinal, Arc::new(Part { path, bases }), footer));
-    }
-    parts.sort_by_key(|(ordinal, ..)| *ordinal);
-    for (_, part, footer) in parts {
-        for entry in footer.leaves {
-            add(&mut found, &storage, &part, entry);
-        }
+    if let Some((client, _)) = remote.as_ref().filter(|_| !has_data) {
+        let transferred = Arc::clone(&transferred);
+        sources.packets = Some(PacketClient::new(client, id, runtime, transferred));
     }
     let mut leaves = Vec::new();
-    for (leaf, times) in found.into_values() {
+    for (leaf, times) in listed_leaves(folder, &storage)?.into_values() {
         leaves.push(sources.stored(leaf, times)?);
     }
     Ok(Mounted {
@@ -119,6 +111,27 @@ pub fn leaves(
         origin: remote,
         has_data,
     })
+}
+
+/// The leaves in the index parts, each with where the times of its packets are.
+fn listed_leaves(
+    folder: &Path,
+    storage: &StorageFile,
+) -> Result<BTreeMap<LeafId, (Leaf, PartTimes)>, ClientError> {
+    let mut found: BTreeMap<LeafId, (Leaf, PartTimes)> = BTreeMap::new();
+    let mut parts = Vec::new();
+    for name in listed_parts(folder, storage)? {
+        let (header, footer, bases) = read_part(folder, &name, storage.id)?;
+        let path = folder.join(name.to_string());
+        parts.push((header.ordinal, Arc::new(Part { path, bases }), footer));
+    }
+    parts.sort_by_key(|(ordinal, ..)| *ordinal);
+    for (_, part, footer) in parts {
+        for entry in footer.leaves {
+            add(&mut found, storage, &part, entry);
+        }
+    }
+    Ok(found)
 }
 
 /// The index parts that the storage file lists: without one of them, packets would be missing in
@@ -184,6 +197,7 @@ fn add(
 struct LeafOpener {
     folder: PathBuf,
     files: BTreeMap<DataFileId, Arc<dyn Fetch>>,
+    packets: Option<PacketClient>,
     traces: BTreeMap<AgentId, Arc<AgentTrace>>,
 }
 
@@ -193,6 +207,7 @@ impl LeafOpener {
             leaf.leaf,
             times.blocks.clone(),
             self.files.clone(),
+            self.packets.clone(),
         ));
         let index = self
             .folder

@@ -23,6 +23,14 @@ impl Transferred {
         self.requests.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn add_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_bytes(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Bytes of files received.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
