@@ -104,15 +104,32 @@ fn push_files(server: &Server, storage: &str, folder: &Path) -> BTreeMap<String,
         "io_small.trace",
         "bc_small.trace",
         "chrome_viztracer.json",
+        "chrome_bazel.json.gz",
     ] {
         write(name, fs::read(data.join(name)).unwrap());
     }
-    // Its only member has 2 MiB of text: with small packets, it would be stored as text.
-    let gzip = "trace-0-of-1.pfw.gz";
-    let path = sources.join(gzip);
+    // Its only member has 2 MiB of text.
+    let whole = fs::read(data.join("trace-0-of-1.pfw.gz")).unwrap();
+    write("torn.pfw.gz", whole[..whole.len() / 2].to_vec());
+    let requests: Vec<String> = (0..40_u64)
+        .map(|id| request("shop", &[span(2 * id + 1), span(2 * id + 2)]))
+        .collect();
+    write("lines.jsonl", (requests.join("\n") + "\n").into_bytes());
+    write("open end.json", requests.join(" \r\n\n ").into_bytes());
+    let messages = requests
+        .iter()
+        .map(|json| trace_kinds::otlp::to_protobuf(json.as_bytes()).unwrap());
+    let messages: Vec<Vec<u8>> = messages.collect();
+    let with_length = |message: &Vec<u8>| {
+        let length = u32::try_from(message.len()).unwrap();
+        [&length.to_be_bytes()[..], message].concat()
+    };
+    write(
+        "lengths.pb",
+        messages.iter().flat_map(with_length).collect(),
+    );
+    write("request.pb", messages.concat());
     let agent = ["push", "--storage", storage, "--agent", "host"];
-    succeed(server, &[&agent[..], &[path.to_str().unwrap()]].concat());
-    fs::rename(&path, folder.join(gzip)).unwrap();
     let words = [
         &agent[..],
         &["--packet-bytes", "4096", sources.to_str().unwrap()],
@@ -120,6 +137,39 @@ fn push_files(server: &Server, storage: &str, folder: &Path) -> BTreeMap<String,
     .concat();
     succeed(server, &words);
     pushed
+}
+
+/// Checks that every file has as many events on the server as it has here, and as the
+/// storage says.
+fn check_events(server: &Server, folder: &Path, storage: &str) {
+    let count = |arguments: &[&str]| {
+        let words = ["query", "--count"].iter().chain(arguments);
+        let words: Vec<String> = words.map(|word| (*word).to_owned()).collect();
+        let output = run_tracehold(&words);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let number = text.split_whitespace().next().unwrap_or_default();
+        number
+            .parse::<u64>()
+            .unwrap_or_else(|_| panic!("{arguments:?} {errors}"))
+    };
+    let url = server.url();
+    let mut sum = 0;
+    for entry in fs::read_dir(folder.join("sources/below")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if name == "raw bytes" {
+            continue;
+        }
+        let here = count(&[path.to_str().unwrap(), ""]);
+        let stream = name.replace(' ', "_");
+        let expression = format!("stream == '{stream}'");
+        let there = count(&["--server", &url, "--storage", storage, &expression]);
+        assert!(here > 0 && here == there, "{name}: {here} {there}");
+        sum += here;
+    }
+    let document = server.api().storage(storage);
+    assert_eq!(document["events"], sum, "{document}");
 }
 
 /// The report of an export, and its exit code.
@@ -150,7 +200,9 @@ fn pushed_files_come_back_from_a_server_a_copy_and_a_mount() {
     let mut server = Server::start(&folder.path().join("server"), &Settings::default());
     let storage = server.api().create_storage("files");
     let pushed = push_files(&server, &storage, folder.path());
+    check_events(&server, folder.path(), &storage);
     succeed(&server, &["storage", "finalize", &storage]);
+    check_events(&server, folder.path(), &storage);
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (one, two, three) = (path("one"), path("two"), path("three"));
     let (copy, mount) = (path("copy"), path("mount"));

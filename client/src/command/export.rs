@@ -19,7 +19,8 @@ const NAMED_MAX: usize = 8;
 /// Export what was pushed into a finalized storage as files, with their original bytes
 ///
 /// DFTracer, Chrome, RocksDB and raw files get the names under which they were pushed, in a folder
-/// per agent; CTF traces are folders. OpenTelemetry spans are written as JSON lines or protobuf.
+/// per agent; CTF traces are folders. OpenTelemetry spans that programs sent are written as JSON
+/// lines or protobuf.
 /// The exit code is 1 if packets are missing or damaged; all others are written.
 #[derive(Debug, Args)]
 pub(super) struct Export {
@@ -37,9 +38,10 @@ pub(super) struct Export {
     /// What to export
     #[arg(long, value_enum, default_value_t = Format::Files)]
     format: Format,
-    /// Form of OpenTelemetry spans
-    #[arg(long, value_enum, value_name = "FORM", default_value_t = Spans::Json)]
-    otlp: Spans,
+    /// Form of OpenTelemetry spans; without it, files that were pushed are written as they were,
+    /// and spans that programs sent as JSON
+    #[arg(long, value_enum, value_name = "FORM")]
+    otlp: Option<Spans>,
     /// Export only the streams of this agent
     #[arg(long, value_name = "ID")]
     agent: Option<String>,
@@ -83,10 +85,10 @@ impl Export {
             stream: self.stream,
             ctf_only: self.format == Format::Ctf,
             derived: self.derived,
-            spans: match self.otlp {
+            spans: self.otlp.map(|form| match form {
                 Spans::Json => SpanForm::JsonLines,
                 Spans::Protobuf => SpanForm::Protobuf,
-            },
+            }),
             force: self.force,
         };
         let report = export(&*source, &self.folder, &options)?;

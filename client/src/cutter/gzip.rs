@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-use super::lines::{LINE_BYTES_MAX, line_end, too_long};
+use super::pieces::{Boundaries, PieceCutter};
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
 
 const READ_BYTES: usize = 256 << 10;
-/// A member with more text than this many target sizes is cut as text.
+/// A member with more text than this many target sizes is cut into pieces.
 const MEMBER_TARGETS_MAX: usize = 4;
 
 /// Cuts gzipped text.
 ///
 /// A packet is a group of unchanged members with the target size of text, if the text of the group
-/// ends with a line. If members are too large for that, or end in the middle of a line, their text
-/// is decompressed and cut at line ends, up to the next member that ends with a line. Every packet
-/// thus consists of complete lines, as gzip (recognizable by its first two bytes) or as text.
+/// ends with a line. If members are too large for that, they and the rest of the file are cut into
+/// [pieces](PieceCutter) at line ends. Every packet thus consists of complete lines, as gzip or as
+/// a piece of it, which their first bytes tell apart.
 ///
-/// A file that ends inside a member, because its producer was killed, is cut up to its end: a
-/// last member that is passed on unchanged remains torn; text ends where decompression ended.
+/// A file that ends inside a member, because its producer was killed, is cut up to its end: the
+/// last packet remains torn.
 #[derive(Debug)]
 pub struct GzipCutter {
     path: PathBuf,
@@ -32,15 +32,21 @@ pub struct GzipCutter {
     position: u64,
     /// Offset of the current member.
     member: u64,
-    gathered: Gathered,
-    /// Text of the gathered members, or text that is not cut yet.
+    /// Complete members, and the beginning of one.
+    gathered: Vec<u8>,
+    good: Good,
+    /// Text of the gathered members.
     text: Vec<u8>,
     target: usize,
+    /// Bytes of the file that were cut.
+    cut: u64,
     ready: VecDeque<Cut>,
     stage: Stage,
     /// Checksum and length of the current member's text.
     sum: Crc,
     torn: bool,
+    /// Cuts the file from its first long member on.
+    pieces: Option<PieceCutter>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,25 +56,43 @@ enum Stage {
     Done,
 }
 
-/// What is gathered for the next packet.
-#[derive(Debug)]
-enum Gathered {
-    /// Complete members, and the beginning of one.
-    Members {
-        bytes: Vec<u8>,
-        /// Lengths of `bytes` and of the text, and position in the file, at the last member that
-        /// ends with a line.
-        good: (usize, usize, u64),
-    },
-    Text,
+/// Gathered members up to the last one that ends with a line.
+#[derive(Debug, Clone, Copy, Default)]
+struct Good {
+    /// Their bytes.
+    bytes: usize,
+    /// Bytes of their text.
+    text: usize,
+    /// Where the last one ends in the file.
+    position: u64,
 }
 
-impl Gathered {
-    fn members() -> Self {
-        Self::Members {
-            bytes: Vec::new(),
-            good: (0, 0, 0),
+/// Lines, of which each may end a packet.
+#[derive(Debug, Default)]
+struct Lines {
+    fed: u64,
+    last: u64,
+}
+
+impl Boundaries for Lines {
+    fn feed(&mut self, text: &[u8]) -> Result<(), String> {
+        if let Some(end) = memchr::memrchr(b'\n', text) {
+            self.last = self.fed + end as u64 + 1;
         }
+        self.fed += text.len() as u64;
+        Ok(())
+    }
+
+    fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn length(&mut self, text: &[u8]) -> TextLength {
+        TextLength::of(text)
+    }
+
+    fn finish(&mut self) -> Option<String> {
+        None
     }
 }
 
@@ -82,13 +106,16 @@ impl GzipCutter {
             inflate: Decompress::new(false),
             position: 0,
             member: 0,
-            gathered: Gathered::members(),
+            gathered: Vec::new(),
+            good: Good::default(),
             text: Vec::new(),
             target,
+            cut: 0,
             ready: VecDeque::new(),
             stage: Stage::Between,
             sum: Crc::new(),
             torn: false,
+            pieces: None,
         })
     }
 
@@ -167,17 +194,16 @@ impl GzipCutter {
         let inflate = &mut self.inflate;
         let status = inflate.decompress_vec(input, &mut self.text, FlushDecompress::None);
         let used = usize::try_from(inflate.total_in() - before).unwrap_or(usize::MAX);
-        if let Gathered::Members { bytes, .. } = &mut self.gathered {
-            bytes.extend_from_slice(&input[..used]);
-        }
+        self.gathered.extend_from_slice(&input[..used]);
         self.input.consume(used);
         self.position += used as u64;
         self.sum.update(&self.text[inflated..]);
         match status {
             Ok(Status::StreamEnd) => {}
             Ok(_) => {
-                self.cut_long()?;
-                return Ok((Stage::Inside, true));
+                let is_long = self.cut_long()?;
+                let next = if is_long { Stage::Done } else { Stage::Inside };
+                return Ok((next, true));
             }
             Err(error) => return Err(self.damaged(&error.to_string())),
         }
@@ -195,102 +221,72 @@ impl GzipCutter {
         }
         self.sum.reset();
         self.inflate.reset(false);
-        self.close_member()?;
-        Ok((Stage::Between, true))
+        let is_long = self.close_member()?;
+        let next = if is_long { Stage::Done } else { Stage::Between };
+        Ok((next, true))
     }
 
-    /// Cuts text that is too long. The result does not depend on how much is decompressed at a
-    /// time.
-    fn cut_long(&mut self) -> Result<(), ClientError> {
-        if self.text.len() > self.target * MEMBER_TARGETS_MAX {
+    /// Cuts what precedes text that is too long, and hands the rest of the file over. The result
+    /// does not depend on how much is decompressed at a time.
+    fn cut_long(&mut self) -> Result<bool, ClientError> {
+        let text_max = self.target * MEMBER_TARGETS_MAX;
+        if self.text.len() > text_max {
             self.cut_group();
-            if self.text.len() > self.target * MEMBER_TARGETS_MAX {
-                self.gathered = Gathered::Text;
-            }
         }
-        self.cut_text()
+        let is_long = self.text.len() > text_max;
+        if is_long {
+            let boundaries = (Lines::default(), true);
+            let pieces = PieceCutter::open(&self.path, self.cut, self.target, boundaries)?;
+            self.pieces = Some(pieces);
+            (self.gathered, self.text) = (Vec::new(), Vec::new());
+        }
+        Ok(is_long)
     }
 
-    /// Cuts after a complete member.
-    fn close_member(&mut self) -> Result<(), ClientError> {
-        self.cut_long()?;
-        let ends_line = self.text.last().is_none_or(|&byte| byte == b'\n');
-        match &mut self.gathered {
-            Gathered::Members { bytes, good } => {
-                if ends_line {
-                    *good = (bytes.len(), self.text.len(), self.position);
-                }
-                // Bounds the size of many members without text.
-                if good.1 >= self.target || good.0 >= self.target * MEMBER_TARGETS_MAX {
-                    self.cut_group();
-                }
-            }
-            Gathered::Text => {
-                if ends_line {
-                    self.cut_rest();
-                    self.gathered = Gathered::members();
-                }
-            }
+    /// Cuts after a complete member; whether the rest was handed over.
+    fn close_member(&mut self) -> Result<bool, ClientError> {
+        if self.cut_long()? {
+            return Ok(true);
         }
-        Ok(())
+        if self.text.last().is_none_or(|&byte| byte == b'\n') {
+            self.good = Good {
+                bytes: self.gathered.len(),
+                text: self.text.len(),
+                position: self.position,
+            };
+        }
+        // Bounds the size of many members without text.
+        if self.good.text >= self.target || self.good.bytes >= self.target * MEMBER_TARGETS_MAX {
+            self.cut_group();
+        }
+        Ok(false)
     }
 
     /// Cuts the members up to the last one that ends with a line.
     fn cut_group(&mut self) {
-        let Gathered::Members { bytes, good } = &mut self.gathered else {
-            return;
-        };
-        let (length, text, position) = std::mem::take(good);
-        if length > 0 {
-            let rest = bytes.split_off(length);
-            let packet = std::mem::replace(bytes, rest);
+        let good = std::mem::take(&mut self.good);
+        if good.bytes > 0 {
+            let rest = self.gathered.split_off(good.bytes);
+            let packet = std::mem::replace(&mut self.gathered, rest);
+            self.cut = good.position;
             self.ready.push_back(Cut {
                 bytes: Bytes::from(packet),
-                position,
-                text: Some(TextLength::of(&self.text[..text])),
+                position: good.position,
+                text: Some(TextLength::of(&self.text[..good.text])),
             });
-            self.text.drain(..text);
+            self.text.drain(..good.text);
         }
     }
 
-    /// Cuts text into packets of the target size.
-    fn cut_text(&mut self) -> Result<(), ClientError> {
-        if !matches!(self.gathered, Gathered::Text) {
-            return Ok(());
-        }
-        let mut start = 0;
-        while self.text.len() - start >= self.target {
-            let Some(length) = line_end(&self.text[start..], self.target) else {
-                if self.text.len() - start > LINE_BYTES_MAX {
-                    return Err(too_long(&self.path, self.member));
-                }
-                break;
-            };
-            let packet = Bytes::copy_from_slice(&self.text[start..start + length]);
-            start += length;
-            self.ready.push_back(Cut {
-                text: Some(TextLength::of(&packet)),
-                bytes: packet,
-                position: self.position,
-            });
-        }
-        self.text.drain(..start);
-        Ok(())
-    }
-
-    /// Cuts the rest, at the end of the text or of the file.
+    /// Cuts the rest, at the end of the file.
     fn cut_rest(&mut self) {
         let text = std::mem::take(&mut self.text);
-        let length = TextLength::of(&text);
-        let packet = match &mut self.gathered {
-            Gathered::Members { bytes, .. } => std::mem::take(bytes),
-            Gathered::Text => text,
-        };
+        let packet = std::mem::take(&mut self.gathered);
         if !packet.is_empty() {
             self.ready.push_back(Cut {
                 bytes: Bytes::from(packet),
                 position: self.position,
-                text: Some(length),
+                text: Some(TextLength::of(&text)),
             });
         }
     }
@@ -311,9 +307,8 @@ impl GzipCutter {
             }
             let length = bytes.len().min(target.len() - filled);
             target[filled..filled + length].copy_from_slice(&bytes[..length]);
-            if let Gathered::Members { bytes, .. } = &mut self.gathered {
-                bytes.extend_from_slice(&target[filled..filled + length]);
-            }
+            self.gathered
+                .extend_from_slice(&target[filled..filled + length]);
             self.input.consume(length);
             self.position += length as u64;
             filled += length;
@@ -335,10 +330,17 @@ impl Cutter for GzipCutter {
         while self.ready.is_empty() && self.stage != Stage::Done {
             self.step()?;
         }
-        Ok(self.ready.pop_front())
+        match (self.ready.pop_front(), &mut self.pieces) {
+            (Some(cut), _) => Ok(Some(cut)),
+            (None, Some(pieces)) => pieces.next(),
+            (None, None) => Ok(None),
+        }
     }
 
     fn remark(&self) -> Option<String> {
+        if let Some(pieces) = &self.pieces {
+            return pieces.remark();
+        }
         let (path, member) = (self.path.display(), self.member);
         self.torn
             .then(|| format!("{path}: the file ends inside the gzip member at offset {member}"))

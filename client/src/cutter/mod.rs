@@ -7,15 +7,18 @@
 //! | --- | --- |
 //! | any file, kind `raw` | [`RawCutter`]: pieces of the target size |
 //! | DFTracer text | [`LineCutter`]: up to the last line end within the target size |
-//! | DFTracer text in gzip | [`GzipCutter`]: unchanged members, or text if one is too large |
+//! | DFTracer text in gzip | [`GzipCutter`]: unchanged members, and pieces of large ones |
 //! | RocksDB I/O and block cache traces | [`RocksdbCutter`]: complete records after a header |
-//! | Chrome traces | [`ChromeCutter`]: events; the text of a compressed trace |
+//! | Chrome traces | [`ChromeCutter`]: events, pieces of gzip members, or the text of zstd |
+//! | OpenTelemetry spans | [`OtlpCutter`]: requests; the text of a compressed file |
 //! | CTF data stream file | [`CtfCutter`]: the producer's packets |
 
 mod chrome;
 mod ctf;
 mod gzip;
 mod lines;
+mod otlp;
+mod pieces;
 mod raw;
 mod rocksdb;
 
@@ -27,6 +30,7 @@ pub use chrome::ChromeCutter;
 pub use ctf::CtfCutter;
 pub use gzip::GzipCutter;
 pub use lines::LineCutter;
+pub use otlp::OtlpCutter;
 pub use raw::RawCutter;
 pub use rocksdb::RocksdbCutter;
 
@@ -35,7 +39,7 @@ pub const PACKET_BYTES_TARGET: usize = 1 << 20;
 
 /// To be increased when a cutter changes where it cuts: a push must not be resumed by a client that
 /// cuts differently.
-pub const CUTTING_VERSION: u8 = 1;
+pub const CUTTING_VERSION: u8 = 2;
 
 /// A packet cut from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -7,6 +8,7 @@ use flate2::write::GzEncoder;
 use std::io::Read;
 
 use trace_kinds::Container;
+use trace_kinds::gzip::{Inflater, PiecePacket, is_piece};
 
 use super::*;
 
@@ -116,6 +118,10 @@ fn gzip(text: &[u8]) -> Vec<u8> {
 }
 
 fn text_of(packet: &[u8]) -> Vec<u8> {
+    if is_piece(packet) {
+        let piece = PiecePacket::decode(packet).unwrap();
+        return piece.text(&mut Inflater::default()).unwrap();
+    }
     if !packet.starts_with(&[0x1f, 0x8b]) {
         return packet.to_vec();
     }
@@ -129,6 +135,15 @@ fn numbered(lines: std::ops::Range<u32>) -> Vec<u8> {
     lines
         .flat_map(|n| format!("{{\"line\":{n}}}\n").into_bytes())
         .collect()
+}
+
+/// The bytes of the file that a packet has.
+fn bytes_of(packet: &[u8]) -> Vec<u8> {
+    if is_piece(packet) {
+        PiecePacket::decode(packet).unwrap().own_bytes().to_vec()
+    } else {
+        packet.to_vec()
+    }
 }
 
 /// Cuts members with a target of 64 bytes; `expected` says of each packet whether it is gzip.
@@ -149,13 +164,8 @@ fn check_gzip(members: &[&[u8]], cut_off: usize, expected: &[bool]) {
     for packet in &all[..all.len().saturating_sub(1)] {
         assert_eq!(text_of(packet).last(), Some(&b'\n'));
     }
-    if expected.iter().all(|is_gzip| *is_gzip) {
-        assert_eq!(
-            all.concat(),
-            compressed[..compressed.len() - cut_off],
-            "bytes as in the file"
-        );
-    }
+    let bytes: Vec<u8> = all.iter().flat_map(|packet| bytes_of(packet)).collect();
+    assert_eq!(bytes, compressed[..compressed.len() - cut_off], "bytes");
 }
 
 #[test]
@@ -170,15 +180,77 @@ fn gzip_members_of_complete_lines_are_unchanged() {
 }
 
 #[test]
-fn huge_members_are_cut_as_text() {
+fn huge_members_of_one_block_are_not_divided() {
     let (small, huge) = (numbered(0..3), numbered(100..140));
-    let texts = |count: usize| vec![false; count];
-    check_gzip(&[&huge], 0, &texts(10));
-    let forms = [vec![true], texts(10), vec![true]].concat();
-    check_gzip(&[&small, &huge, &small], 0, &forms);
+    check_gzip(&[&huge], 0, &[true]);
+    check_gzip(&[&small, &huge, &small], 0, &[true, true, true]);
     let begun = [&huge[..], b"begun"].concat();
-    let forms = [texts(11), vec![true]].concat();
-    check_gzip(&[&begun, b" and ended\n", &small], 0, &forms);
+    check_gzip(&[&begun, b" and ended\n", &small], 0, &[false, false]);
+    check_gzip(&[&huge, &begun], 12, &[true, true]);
+}
+
+/// Lines that compress about as traces do.
+fn lines(count: u32) -> Vec<u8> {
+    let line = |n: u32| {
+        let odd = n.wrapping_mul(2_654_435_761);
+        format!(
+            "{{\"id\":{n},\"name\":\"read\",\"ts\":{odd},\"args\":{{\"fname\":\"/data/{}\"}}}}\n",
+            odd % 977
+        )
+    };
+    (0..count).flat_map(|n| line(n).into_bytes()).collect()
+}
+
+#[test]
+fn huge_members_are_cut_into_pieces() {
+    const TARGET: usize = 64 << 10;
+    let (text, folder) = (lines(40_000), folder());
+    let (front, back) = text.split_at(text.len() / 3);
+    for level in [1, 6, 9, 0] {
+        let member = |text: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
+            encoder.write_all(text).unwrap();
+            encoder.finish().unwrap()
+        };
+        for members in [
+            vec![&text[..]],
+            vec![front, back],
+            vec![b"[\n", front, b"", back],
+        ] {
+            let whole: Vec<u8> = members.iter().flat_map(|text| member(text)).collect();
+            for torn in [0, 5, whole.len() / 2] {
+                let path = file(&folder, &whole[..whole.len() - torn]);
+                let what = format!("{level} {} {torn}", members.len());
+                let open = || GzipCutter::open(&path, TARGET).unwrap();
+                let all = packets(&mut open());
+                let bytes: Vec<u8> = all.iter().flat_map(|packet| bytes_of(packet)).collect();
+                assert!(bytes == whole[..whole.len() - torn], "{what}");
+                let found: Vec<u8> = all.iter().flat_map(|packet| text_of(packet)).collect();
+                assert!(
+                    text.ends_with(&found) || torn > 0 || members.len() == 4,
+                    "{what}"
+                );
+                let divided = all.iter().filter(|packet| is_piece(packet)).count();
+                // Inflating cannot start at blocks that are not compressed.
+                let is_long = level > 0 && torn == 0;
+                assert!(divided >= 2 * usize::from(is_long), "{what}: {divided}");
+                let overhead = all.iter().map(Bytes::len).sum::<usize>() - bytes.len();
+                assert!(
+                    overhead < bytes.len() / 4,
+                    "{what}: {overhead} of {}",
+                    bytes.len()
+                );
+                for packet in &all[..all.len() - 1] {
+                    // A member without a line end gives a packet without text.
+                    let own = text_of(packet);
+                    assert!(own.is_empty() || own.ends_with(b"\n"), "{what}");
+                }
+                let mut cutter = open();
+                packets(&mut cutter);
+                assert_eq!(cutter.remark().is_some(), torn > 0, "{what}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -385,8 +457,11 @@ fn chrome_traces_are_cut_between_events() {
         let path = file(&folder, &bytes);
         let open = || ChromeCutter::open(&path, container, 70);
         let all = check_skips(&|| Box::new(open().unwrap()));
-        assert_eq!(all.concat(), trace.as_bytes());
-        assert_eq!(all.len(), 6);
+        let text: Vec<u8> = all.iter().flat_map(|packet| text_of(packet)).collect();
+        assert_eq!(text, trace.as_bytes());
+        let is_gzip = container == Container::Gzip;
+        assert_eq!(all.len(), if is_gzip { 1 } else { 6 });
+        assert_eq!(is_piece(&all[0]), is_gzip);
         assert!(all[1..].iter().all(|packet| packet.starts_with(b",")));
         let mut cutter = open().unwrap();
         let cuts = std::iter::from_fn(|| cutter.next(End::Final).unwrap());
@@ -397,6 +472,33 @@ fn chrome_traces_are_cut_between_events() {
         assert_eq!(texts.iter().map(|text| text.lines).sum::<u64>(), 18);
         assert_eq!(cutter.remark(), None);
     }
+    let mut long = "[".to_owned();
+    for ts in 0..60_000 {
+        let separator = if ts > 0 { ",\n" } else { "" };
+        write!(
+            long,
+            "{separator}{{\"ph\":\"i\",\"ts\":{ts},\"name\":\"e{}\"}}",
+            ts % 991
+        )
+        .unwrap();
+    }
+    let compressed = gzip(long.as_bytes());
+    let path = file(&folder, &compressed);
+    let mut cutter = ChromeCutter::open(&path, Container::Gzip, 64 << 10).unwrap();
+    let all = packets(&mut cutter);
+    assert!(all.len() > 1, "{}", all.len());
+    let bytes: Vec<u8> = all.iter().flat_map(|packet| bytes_of(packet)).collect();
+    assert!(bytes == compressed);
+    assert!(
+        all[1..]
+            .iter()
+            .all(|packet| text_of(packet).starts_with(b","))
+    );
+    let remark = cutter.remark().unwrap();
+    assert!(
+        remark.contains("the list is not closed at byte"),
+        "{remark}"
+    );
     for (trace, remark) in [
         (
             format!("[{event},{event}"),

@@ -5,16 +5,17 @@ use std::io::Read;
 use chunk_index::SourceFile;
 use flate2::read::MultiGzDecoder;
 use storage_format::Kind;
+use trace_kinds::gzip::{Inflater, PiecePacket, is_gzip, is_piece};
+use trace_kinds::otlp::is_json;
 use trace_kinds::rocksdb::TraceHeader;
 
 use super::ExportOptions;
-use super::packet::{ExportStream, PacketSource, StoredPacket, Unread};
+use super::packet::{ExportStream, FileRange, PacketSource, StoredPacket, Unread};
 use super::report::{ExportedFile, Fidelity};
 use super::target::{AgentFolder, Output};
 use super::version::{Missing, Version};
 use crate::ClientError;
 
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// Endings of the names of compressed files; what is stored of some of them is their text.
 const COMPRESSED_ENDINGS: [&str; 4] = [".gz", ".gzip", ".zst", ".zstd"];
 /// Text of a member of gzip that is decompressed.
@@ -30,8 +31,8 @@ pub(super) fn export(
     options: &ExportOptions,
 ) -> Result<ExportedFile, ClientError> {
     let (mut written, mut output) = write(source, stream, version, folder.begin()?, false)?;
-    // A compressed file of which some packets are members and some are text.
-    if stream.kind == Kind::Dft && written.members > 0 && written.members < written.packets {
+    // A compressed file of which some packets are compressed and some are text.
+    if written.members > 0 && written.members < written.packets {
         output.discard()?;
         (written, output) = write(source, stream, version, folder.begin()?, true)?;
         written.members = 0;
@@ -64,7 +65,7 @@ pub(super) fn export(
 
 /// The name of the text of a compressed file, if its text is what was stored.
 fn text_name<'n>(stream: &ExportStream, written: &Written, name: &'n str) -> Option<&'n str> {
-    let is_of_text = matches!(stream.kind, Kind::Dft | Kind::Chrome);
+    let is_of_text = matches!(stream.kind, Kind::Dft | Kind::Chrome | Kind::Otlp);
     let mut endings = COMPRESSED_ENDINGS.iter();
     let text = endings.find_map(|ending| name.strip_suffix(ending));
     text.filter(|text| is_of_text && written.members == 0 && !text.is_empty())
@@ -75,7 +76,7 @@ fn text_name<'n>(stream: &ExportStream, written: &Written, name: &'n str) -> Opt
 pub(super) struct Written {
     pub(super) packets: u64,
     pub(super) packet_bytes: u64,
-    /// Packets that are members of gzip.
+    /// Packets that are members of gzip, or pieces of one.
     members: u64,
     pub(super) missing: Missing,
     /// Whether the bytes up to the length that the producer reported have its checksum.
@@ -150,8 +151,8 @@ pub(super) fn write(
         let content = read(source, packet)?.and_then(|bytes| {
             written.packets += 1;
             written.packet_bytes += bytes.len() as u64;
-            written.members += u64::from(bytes.starts_with(&GZIP_MAGIC));
-            content(stream.kind, bytes, as_text)
+            written.members += u64::from(is_compressed(stream.kind, &bytes));
+            content(stream.kind, bytes, packet.origin, as_text)
         });
         match content {
             Ok(bytes) => output.write(&bytes)?,
@@ -171,6 +172,15 @@ pub(super) fn write(
     Ok((written, output))
 }
 
+/// Whether a packet is compressed as its file is.
+fn is_compressed(kind: Kind, packet: &[u8]) -> bool {
+    match kind {
+        Kind::Dft => is_gzip(packet) || is_piece(packet),
+        Kind::Chrome => is_piece(packet),
+        _ => false,
+    }
+}
+
 /// The bytes of a packet; the inner error says why they are damaged.
 pub(super) fn read(
     source: &dyn PacketSource,
@@ -184,7 +194,12 @@ pub(super) fn read(
 }
 
 /// The bytes of the file that a packet contains.
-fn content(kind: Kind, mut packet: Vec<u8>, as_text: bool) -> Result<Vec<u8>, String> {
+fn content(
+    kind: Kind,
+    mut packet: Vec<u8>,
+    origin: Option<FileRange>,
+    as_text: bool,
+) -> Result<Vec<u8>, String> {
     match kind {
         Kind::RocksdbIo | Kind::RocksdbBlockCache => {
             let (header, length) = TraceHeader::read(&packet).map_err(|error| error.to_string())?;
@@ -193,7 +208,24 @@ fn content(kind: Kind, mut packet: Vec<u8>, as_text: bool) -> Result<Vec<u8>, St
             }
             Ok(packet)
         }
-        Kind::Dft if as_text && packet.starts_with(&GZIP_MAGIC) => {
+        Kind::Otlp => {
+            let length = packet.len();
+            let prefix = u32::try_from(length).map_err(|error| error.to_string())?;
+            // In the file, the request follows its length.
+            if origin.is_some_and(|range| range.bytes == length as u64 + 4) && !is_json(&packet) {
+                packet.splice(0..0, prefix.to_be_bytes());
+            }
+            Ok(packet)
+        }
+        Kind::Dft | Kind::Chrome if is_piece(&packet) => {
+            let piece = PiecePacket::decode(&packet).map_err(|error| error.to_string())?;
+            if !as_text {
+                return Ok(piece.own_bytes().to_vec());
+            }
+            let text = piece.text(&mut Inflater::default());
+            text.map_err(|error| error.to_string())
+        }
+        Kind::Dft if as_text && is_gzip(&packet) => {
             let mut text = Vec::new();
             let read = MultiGzDecoder::new(&*packet)
                 .take(TEXT_BYTES_MAX)

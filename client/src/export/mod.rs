@@ -5,7 +5,7 @@
 //! FOLDER/AGENT/STREAM          its packets, one after another
 //! FOLDER/AGENT/NAME            any other file, under its name
 //! FOLDER/AGENT+files/NAME      the same, if the agent has a CTF trace, too
-//! FOLDER/AGENT/STREAM.jsonl    OpenTelemetry spans, one request a line; or STREAM.pb
+//! FOLDER/AGENT/STREAM.jsonl    spans that programs sent, one request a line; or STREAM.pb
 //! ```
 //!
 //! The storage is on a server, or in a folder that `mount` or `download` wrote. Every file is
@@ -50,8 +50,9 @@ pub struct ExportOptions {
     pub ctf_only: bool,
     /// Also derived streams. A stream that is named is exported in any case.
     pub derived: bool,
-    /// The form of OpenTelemetry spans.
-    pub spans: SpanForm,
+    /// The form of OpenTelemetry spans; `None` for the files that were pushed, and JSON lines for
+    /// all others.
+    pub spans: Option<SpanForm>,
     /// Replace existing files.
     pub force: bool,
 }
@@ -82,7 +83,9 @@ pub fn export(
         let agent = agents.entry(stream.agent.clone()).or_default();
         match stream.kind {
             Kind::Ctf => agent.trace.push(stream),
-            Kind::Otlp => agent.spans.push(stream),
+            Kind::Otlp if options.spans.is_some() || !stream.is_of_file() => {
+                agent.spans.push(stream);
+            }
             _ => agent.files.push(stream),
         }
     }
@@ -161,8 +164,9 @@ impl Agent {
             Some(_) => AgentFolder::beside_trace(folder, id),
             None => AgentFolder::of_trace(folder, id),
         };
+        let form = options.spans.unwrap_or_default();
         let spans = self.spans.iter();
-        let spans = spans.map(|stream| files.reserve(&otlp::file_name(stream, options.spans)));
+        let spans = spans.map(|stream| files.reserve(&otlp::file_name(stream, form)));
         let spans: Vec<String> = spans.collect();
         let versions = self.files.iter().flat_map(|stream| {
             let versions = version::versions(stream).into_iter();
@@ -196,7 +200,8 @@ impl Agent {
             export_trace(source, id, &self.trace, folder, report)?;
         }
         for (stream, name) in self.spans.iter().zip(&plan.spans) {
-            let exported = otlp::export(source, stream, &plan.files, name, options.spans)?;
+            let form = options.spans.unwrap_or_default();
+            let exported = otlp::export(source, stream, &plan.files, name, form)?;
             report.add(exported);
         }
         for (stream, version, name) in &plan.versions {

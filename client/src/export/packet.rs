@@ -109,6 +109,13 @@ impl ExportStream {
         })
     }
 
+    /// Whether the packets are a file from its start. Packets of copies may be described as ranges
+    /// of the data file that they were copied from.
+    pub(super) fn is_of_file(&self) -> bool {
+        let first = self.packets.first().and_then(|packet| packet.origin);
+        first.is_some_and(|origin| origin.offset == 0)
+    }
+
     /// Orders the packets as their producer counted them, not as they arrived.
     pub(super) fn sorted(mut self) -> Self {
         self.packets.sort_unstable_by_key(|packet| packet.position);

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use query_engine::is_ctf_folder;
 use storage_format::limits::AGENT_METADATA_BYTES_MAX;
 use storage_format::{AgentId, Kind, StreamId};
-use trace_kinds::Container;
+use trace_kinds::otlp::file::FileForm;
+use trace_kinds::{Container, Content};
 
 use super::naming::{dotted, host_name, id_text};
 use crate::ClientError;
 use crate::cutter::{
-    ChromeCutter, CtfCutter, Cutter, GzipCutter, LineCutter, RawCutter, RocksdbCutter,
+    ChromeCutter, CtfCutter, Cutter, GzipCutter, LineCutter, OtlpCutter, RawCutter, RocksdbCutter,
 };
 use crate::file_content::{check_regular, recognize_file, refusal};
 
@@ -34,6 +35,8 @@ pub enum CutMethod {
     Ctf,
     /// Events of a Chrome trace in this container.
     Chrome(Container),
+    /// Requests with spans, in this form and container.
+    Otlp(FileForm, Container),
 }
 
 /// A file to push.
@@ -91,6 +94,7 @@ impl CutMethod {
             Self::Rocksdb => 3,
             Self::Ctf => 4,
             Self::Chrome(_) => 5,
+            Self::Otlp(..) => 6,
         }
     }
 
@@ -126,6 +130,7 @@ impl SourceFile {
             CutMethod::Chrome(container) => {
                 Box::new(ChromeCutter::open(path, container, packet_bytes)?)
             }
+            CutMethod::Otlp(form, container) => Box::new(OtlpCutter::open(path, form, container)?),
         })
     }
 }
@@ -353,7 +358,13 @@ fn sorted_entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>, ClientError> {
 fn kind_of(path: &Path, given: Option<Kind>) -> Result<(Kind, CutMethod), ClientError> {
     let found = recognize_file(path)?;
     let recognized = match found.kind() {
-        Some(kind @ (Kind::Dft | Kind::Chrome | Kind::RocksdbIo | Kind::RocksdbBlockCache)) => kind,
+        Some(
+            kind @ (Kind::Dft
+            | Kind::Chrome
+            | Kind::Otlp
+            | Kind::RocksdbIo
+            | Kind::RocksdbBlockCache),
+        ) => kind,
         _ if is_empty_dft(path) => Kind::Dft,
         // Packets of CTF and of I/O traces need the metadata in their folder.
         _ => Kind::Raw,
@@ -364,13 +375,16 @@ fn kind_of(path: &Path, given: Option<Kind>) -> Result<(Kind, CutMethod), Client
         Kind::Dft => CutMethod::Lines,
         Kind::RocksdbIo | Kind::RocksdbBlockCache if recognized == kind => CutMethod::Rocksdb,
         Kind::Chrome if recognized == kind => CutMethod::Chrome(found.container),
-        Kind::Chrome | Kind::RocksdbIo | Kind::RocksdbBlockCache => {
+        Kind::Otlp if let Content::Otlp(form) = found.content => {
+            CutMethod::Otlp(form, found.container)
+        }
+        Kind::Chrome | Kind::Otlp | Kind::RocksdbIo | Kind::RocksdbBlockCache => {
             let reason = refusal(&found, &format!("a trace of kind {kind}"));
             return Err(ClientError::input(format!("{}: {reason}", path.display())));
         }
         Kind::Ctf => CutMethod::Ctf,
         Kind::Raw => CutMethod::Raw,
-        Kind::Otlp | Kind::IoTrace => {
+        Kind::IoTrace => {
             let what = format!("files cannot be pushed as kind {kind}");
             return Err(ClientError::input(what));
         }

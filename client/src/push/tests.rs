@@ -545,7 +545,8 @@ fn invalid_plans_are_refused() {
         &kind(Kind::RocksdbIo),
         "expected a trace of kind rocksdb-io",
     );
-    check_refused(&[&one], &kind(Kind::Otlp), "cannot be pushed as kind");
+    check_refused(&[&one], &kind(Kind::IoTrace), "cannot be pushed as kind");
+    check_refused(&[&one], &kind(Kind::Otlp), "expected a trace of kind otlp");
     check_refused(&[empty.path()], &plain, "no file to push");
     check_refused(&[&folder.path().join("none")], &plain, "No such file");
     let named: Vec<_> = Plan::of(&[folder.path().to_owned()], &plain)

@@ -18,6 +18,7 @@ use storage_format::frame::Facts;
 use storage_format::{Kind, StreamPosition, TimeBasis};
 use trace_kinds::chrome::ChromeDecoder;
 use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, PacketDecoder, TimeUnit};
+use trace_kinds::gzip::{PiecePacket, is_piece};
 use trace_kinds::io_trace::IoTraceDecoder;
 use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
 use trace_kinds::{Container, Decoder, Event, otlp};
@@ -321,7 +322,7 @@ fn dft_facts(
     packet: &[u8],
     unit: Option<TimeUnit>,
 ) -> (Facts, Option<TimeUnit>) {
-    let is_gzip = Container::of(packet) == Container::Gzip;
+    let is_gzip = Container::of(packet) == Container::Gzip || is_piece(packet);
     if is_gzip && packet.len() > GZIP_BYTES_MAX {
         return (Facts::default(), unit);
     }
@@ -396,6 +397,12 @@ fn otlp_facts(packet: &[u8]) -> Facts {
 }
 
 fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> Facts {
+    if is_piece(packet) {
+        let piece = PiecePacket::decode(packet).ok();
+        if piece.is_none_or(|piece| piece.text_bytes() > GZIP_TEXT_BYTES_MAX) {
+            return Facts::default();
+        }
+    }
     let (mut span, mut events) = (Span::default(), 0);
     let decoded = decoder.decode(packet, &mut |event| {
         events += 1;

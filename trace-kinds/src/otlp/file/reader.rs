@@ -12,7 +12,6 @@ const READ_BYTES: usize = 256 << 10;
 const LENGTH_BYTES: usize = 4;
 /// A key, and a length or a number, of at most ten bytes each.
 const FIELD_HEAD_BYTES_MAX: usize = 20;
-const CUT: &str = "the file ends inside a request; it was cut";
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +28,12 @@ pub enum ReadError {
     /// The source cannot be read.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The file ends inside a request.
+    #[error("at byte {offset}: the file ends inside a request; it was cut")]
+    Cut {
+        /// Where the request starts.
+        offset: u64,
+    },
     /// What is at an offset is no request. Reading can go on, with what follows if that is known.
     #[error("at byte {offset}: {what}")]
     Damaged {
@@ -118,6 +123,14 @@ impl<R: Read> PacketReader<R> {
         error
     }
 
+    /// Reports that the file ends inside a request.
+    fn cut(&mut self) -> ReadError {
+        let offset = self.offset();
+        self.skip(usize::MAX);
+        self.has_ended = true;
+        ReadError::Cut { offset }
+    }
+
     fn too_long(&mut self) -> ReadError {
         self.end(format!("a request has more than {REQUEST_BYTES_MAX} bytes"))
     }
@@ -176,7 +189,7 @@ impl<R: Read> PacketReader<R> {
                     self.skip(length);
                     return Err(error);
                 }
-                Scanned::More if self.has_ended => return Err(self.end(CUT)),
+                Scanned::More if self.has_ended => return Err(self.cut()),
                 Scanned::More if self.rest().len() > REQUEST_BYTES_MAX => {
                     return Err(self.too_long());
                 }
@@ -208,14 +221,14 @@ impl<R: Read> PacketReader<R> {
             let has_length = self.has(LENGTH_BYTES)?;
             let Some(length) = self.rest().first_chunk().copied().filter(|_| has_length) else {
                 let is_cut = !self.rest().is_empty();
-                return if is_cut { Err(self.end(CUT)) } else { Ok(None) };
+                return if is_cut { Err(self.cut()) } else { Ok(None) };
             };
             let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
             if length > REQUEST_BYTES_MAX {
                 return Err(self.too_long());
             }
             if !self.has(LENGTH_BYTES + length)? {
-                return Err(self.end(CUT));
+                return Err(self.cut());
             }
             self.skip(LENGTH_BYTES);
             if length > 0 {
@@ -232,7 +245,7 @@ impl<R: Read> PacketReader<R> {
             let (field, key) = match self.field()? {
                 Some(field) => field,
                 None if self.has_ended && self.rest().len() < FIELD_HEAD_BYTES_MAX => {
-                    return Err(self.end(CUT));
+                    return Err(self.cut());
                 }
                 None => return Err(self.end("the rest of the file is no request")),
             };
@@ -240,7 +253,7 @@ impl<R: Read> PacketReader<R> {
                 return Err(self.too_long());
             }
             if !self.has(field)? {
-                return Err(self.end(CUT));
+                return Err(self.cut());
             }
             if key >> 3 == u64::from(request::RESOURCE_SPANS) {
                 return Ok(Some(self.take(field)));

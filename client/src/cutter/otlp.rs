@@ -1,0 +1,143 @@
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use trace_kinds::Container;
+use trace_kinds::chrome::text_of;
+use trace_kinds::otlp::file::{FileForm, Packet, PacketReader, ReadError};
+
+use super::chrome::Counted;
+use super::{Cut, Cutter, End, TextLength};
+use crate::ClientError;
+
+/// Blanks between two documents that are stored with the first one.
+const BLANK_BYTES_MAX: u64 = 64 << 10;
+
+/// Cuts a file of OpenTelemetry spans into requests. Those of a compressed file are its text.
+pub struct OtlpCutter {
+    path: PathBuf,
+    form: FileForm,
+    reader: PacketReader<Box<dyn Read + Send>>,
+    /// The file, if it is not compressed.
+    plain: Option<File>,
+    /// Bytes of the file that were read.
+    read: Arc<AtomicU64>,
+    /// The next request; what separates it from the one after it is not known yet.
+    next: Option<Packet>,
+    /// End of the last packet, in the file or its text.
+    end: u64,
+    torn: Option<String>,
+}
+
+impl OtlpCutter {
+    /// Opens a file, to cut it from its beginning.
+    pub fn open(path: &Path, form: FileForm, container: Container) -> Result<Self, ClientError> {
+        let failed = |error| ClientError::file(path, error);
+        let read = Arc::new(AtomicU64::new(0));
+        let file = File::open(path).map_err(failed)?;
+        let again = file.try_clone().map_err(failed)?;
+        let text = text_of(container, Counted::new(file, &read)).map_err(failed)?;
+        Ok(Self {
+            path: path.to_owned(),
+            form,
+            reader: PacketReader::new(text, form),
+            plain: (container == Container::Plain).then_some(again),
+            read,
+            next: None,
+            end: 0,
+            torn: None,
+        })
+    }
+
+    /// The next request in the file.
+    fn request(&mut self) -> Result<Option<Packet>, ClientError> {
+        match self.reader.next_packet() {
+            Ok(packet) => Ok(packet),
+            Err(ReadError::Io(error)) if self.plain.is_some() => {
+                Err(ClientError::file(&self.path, error))
+            }
+            Err(error @ ReadError::Cut { .. }) => {
+                self.torn = Some(error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(ClientError::damaged(
+                self.path.display().to_string(),
+                format!("{error}; push it with --kind raw to store it as it is"),
+            )),
+        }
+    }
+
+    /// The blanks from `from` to `to`, which separate documents.
+    fn blanks(&self, from: u64, to: u64) -> Result<Vec<u8>, ClientError> {
+        let length = to.saturating_sub(from);
+        let Some(file) = &self.plain else {
+            return Ok(Vec::new());
+        };
+        if self.form != FileForm::Json || length > BLANK_BYTES_MAX {
+            return Ok(Vec::new());
+        }
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+        let read = file.read_exact_at(&mut bytes, from);
+        read.map_err(|error| ClientError::file(&self.path, error))?;
+        bytes.retain(u8::is_ascii_whitespace);
+        Ok(bytes)
+    }
+
+    fn cut(&mut self, packet: Packet, follows: Option<u64>) -> Result<Cut, ClientError> {
+        let end = packet.offset + packet.bytes.len() as u64;
+        let mut bytes = packet.bytes;
+        let following = match (follows, &self.plain) {
+            (Some(follows), _) => follows,
+            (None, Some(file)) if self.torn.is_none() => {
+                let metadata = file.metadata();
+                let metadata = metadata.map_err(|error| ClientError::file(&self.path, error))?;
+                metadata.len()
+            }
+            (None, _) => end,
+        };
+        bytes.extend(self.blanks(end, following)?);
+        let position = packet.offset + bytes.len() as u64;
+        let text = TextLength {
+            bytes: position - self.end,
+            lines: memchr::memchr_iter(b'\n', &bytes).count() as u64,
+        };
+        self.end = position;
+        let is_plain = self.plain.is_some();
+        Ok(Cut {
+            bytes: Bytes::from(bytes),
+            position: if is_plain {
+                position
+            } else {
+                self.read.load(Ordering::Relaxed)
+            },
+            text: (!is_plain).then_some(text),
+        })
+    }
+}
+
+impl Cutter for OtlpCutter {
+    fn next(&mut self, _: End) -> Result<Option<Cut>, ClientError> {
+        if self.torn.is_some() {
+            return Ok(None);
+        }
+        let packet = match self.next.take() {
+            Some(packet) => packet,
+            None => match self.request()? {
+                Some(packet) => packet,
+                None => return Ok(None),
+            },
+        };
+        self.next = self.request()?;
+        let follows = self.next.as_ref().map(|next| next.offset);
+        self.cut(packet, follows).map(Some)
+    }
+
+    fn remark(&self) -> Option<String> {
+        let torn = self.torn.as_ref()?;
+        Some(format!("{}: {torn}", self.path.display()))
+    }
+}

@@ -1,0 +1,334 @@
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use trace_kinds::gzip::{
+    DamageReason, Entry, GzipDamage, PIECE_TEXT_BYTES_MAX, Piece, PieceEnd, PiecePacket,
+    ScanOptions, Scanned, Scanner, TextSink,
+};
+
+use super::{Cut, TextLength};
+use crate::ClientError;
+
+/// A member with at most this many target sizes of text is not divided.
+const WHOLE_TARGETS_MAX: usize = 4;
+/// Packets that are cut ahead.
+const AHEAD_PACKETS: usize = 2;
+/// Text without a place where inflating can start, after which text is cut instead.
+const TEXT_BYTES_MAX: usize = PIECE_TEXT_BYTES_MAX / 2;
+
+/// Finds where packets of a text may end.
+pub(super) trait Boundaries: Send {
+    /// Examines the next text.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn feed(&mut self, text: &[u8]) -> Result<(), String>;
+
+    /// The last place where a packet may end, as an offset in the text fed so far.
+    fn last(&self) -> u64;
+
+    /// The length of a packet's text.
+    fn length(&mut self, text: &[u8]) -> TextLength;
+
+    /// The text is complete. Returns a note about it.
+    fn finish(&mut self) -> Option<String>;
+}
+
+/// Cuts a gzip file into pieces: ranges of its bytes, each with what inflating it alone needs. The
+/// text of a packet ends with a record.
+#[derive(Debug)]
+pub(super) struct PieceCutter {
+    path: PathBuf,
+    cuts: Option<Receiver<Result<Cut, ClientError>>>,
+    scan: Option<JoinHandle<Option<String>>>,
+    remark: Option<String>,
+}
+
+impl PieceCutter {
+    /// Cuts from the member at `offset` on. If it takes members, complete members that end with a
+    /// record are packets as they are.
+    pub(super) fn open(
+        path: &Path,
+        offset: u64,
+        target: usize,
+        (boundaries, takes_members): (impl Boundaries + 'static, bool),
+    ) -> Result<Self, ClientError> {
+        let failed = |error| ClientError::file(path, error);
+        let mut file = File::open(path).map_err(failed)?;
+        file.seek(SeekFrom::Start(offset)).map_err(failed)?;
+        let (out, cuts) = sync_channel(AHEAD_PACKETS);
+        let pieces = Pieces {
+            path: path.to_owned(),
+            file: file.try_clone().map_err(failed)?,
+            offset,
+            target,
+            takes_members,
+            boundaries,
+            entry: None,
+            before: Vec::new(),
+            text: Vec::new(),
+            cut_at: 0,
+            position: offset,
+            is_text: false,
+            out,
+            failed: None,
+        };
+        let work = move || pieces.scan(file);
+        let scan = std::thread::Builder::new().name("cutter".to_owned());
+        Ok(Self {
+            path: path.to_owned(),
+            cuts: Some(cuts),
+            scan: Some(scan.spawn(work).map_err(failed)?),
+            remark: None,
+        })
+    }
+
+    /// The next packet.
+    pub(super) fn next(&mut self) -> Result<Option<Cut>, ClientError> {
+        if let Some(cuts) = &self.cuts
+            && let Ok(cut) = cuts.recv()
+        {
+            return cut.map(Some);
+        }
+        self.end();
+        Ok(None)
+    }
+
+    /// A note about the file, after it was cut to its end.
+    pub(super) fn remark(&self) -> Option<String> {
+        let remark = self.remark.as_ref()?;
+        Some(format!("{}: {remark}", self.path.display()))
+    }
+
+    fn end(&mut self) {
+        // Whoever scans ends when nobody takes its packets.
+        self.cuts = None;
+        if let Some(scan) = self.scan.take() {
+            let ended = scan.join();
+            self.remark = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    }
+}
+
+impl Drop for PieceCutter {
+    fn drop(&mut self) {
+        self.cuts = None;
+        if let Some(scan) = self.scan.take() {
+            // A panic was printed when it happened.
+            let _ended = scan.join();
+        }
+    }
+}
+
+/// Gathers the pieces while a file is scanned.
+struct Pieces<B> {
+    path: PathBuf,
+    file: File,
+    /// Where the scan began.
+    offset: u64,
+    target: usize,
+    takes_members: bool,
+    boundaries: B,
+    /// Where the open piece begins.
+    entry: Option<Entry>,
+    /// Text before it that is in no packet yet.
+    before: Vec<u8>,
+    /// What it inflates to.
+    text: Vec<u8>,
+    /// Offset in the text of what is in no packet yet.
+    cut_at: u64,
+    /// Where the last packet ended in the file.
+    position: u64,
+    /// Whether the rest of the file is cut as text.
+    is_text: bool,
+    out: SyncSender<Result<Cut, ClientError>>,
+    failed: Option<ClientError>,
+}
+
+impl<B: Boundaries> Pieces<B> {
+    /// Cuts the file. Returns a note about it.
+    fn scan(mut self, source: impl Read) -> Option<String> {
+        let options = ScanOptions {
+            spacing_bytes: Some(self.target as u64),
+            whole_text_bytes_max: Some(self.target.saturating_mul(WHOLE_TARGETS_MAX)),
+            ..ScanOptions::default()
+        };
+        let scanned = match Scanner::default().scan(source, options, &mut self) {
+            Ok(scanned) => scanned,
+            Err(error) => {
+                let source = std::io::Error::other(error);
+                self.failed
+                    .get_or_insert(ClientError::file(&self.path, source));
+                Scanned::default()
+            }
+        };
+        let (torn, damage): (Vec<&GzipDamage>, Vec<&GzipDamage>) = scanned
+            .damage
+            .iter()
+            .partition(|damage| damage.reason == DamageReason::Torn);
+        let member = scanned
+            .unverified
+            .or(damage.first().map(|damage| damage.offset));
+        if let Some(member) = member {
+            self.fail_at(
+                member,
+                "the checksum of the gzip member does not match its text",
+            );
+        }
+        let note = self.boundaries.finish();
+        let end = PieceEnd::Member {
+            byte_offset: scanned.file_len,
+        };
+        if self.failed.is_none() && self.close(end, true).is_continue() && self.is_text {
+            let _flow = self.send(self.before.len(), None);
+        }
+        if let Some(failed) = self.failed.take() {
+            // Nobody waits for the error of a push that ended.
+            let _sent = self.out.send(Err(failed));
+            return None;
+        }
+        let torn = torn.first().map(|damage| {
+            let member = self.offset + damage.offset;
+            format!("the file ends inside the gzip member at offset {member}")
+        });
+        torn.or(note)
+    }
+
+    fn fail_at(&mut self, member: u64, what: &str) {
+        let (path, member) = (self.path.display(), self.offset + member);
+        let failed = ClientError::damaged(
+            format!("{path}, in the gzip member at offset {member}"),
+            format!("{what}; use --kind raw to push the bytes unchanged"),
+        );
+        self.failed.get_or_insert(failed);
+    }
+
+    /// Cuts the open piece, which ends here. One that ends at a block is left open if no record
+    /// ends in it.
+    fn close(&mut self, end: PieceEnd, is_last: bool) -> ControlFlow<()> {
+        let all = self.before.len() + self.text.len();
+        let own = if is_last {
+            all
+        } else {
+            let own = self.boundaries.last().saturating_sub(self.cut_at);
+            usize::try_from(own).unwrap_or(all)
+        };
+        if self.is_text {
+            return ControlFlow::Continue(());
+        }
+        let Some(entry) = self.entry.take() else {
+            return ControlFlow::Continue(());
+        };
+        if own == 0 && matches!(end, PieceEnd::Block { .. }) {
+            self.entry = Some(entry);
+            return ControlFlow::Continue(());
+        }
+        let piece = Piece {
+            entry: &entry,
+            end,
+            text_len: self.text.len() as u64,
+        };
+        let bytes = match self.bytes(&piece) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                self.failed
+                    .get_or_insert(ClientError::file(&self.path, error));
+                return ControlFlow::Break(());
+            }
+        };
+        let is_members = entry.window.is_none() && matches!(end, PieceEnd::Member { .. });
+        let packet = if self.takes_members && is_members && self.before.is_empty() && own == all {
+            bytes
+        } else {
+            PiecePacket::of(&piece, &bytes, &self.before, own as u64).encode()
+        };
+        self.before.append(&mut self.text);
+        self.position = self.offset + end.byte_offset();
+        self.send(own, Some(packet))
+    }
+
+    /// The bytes of the file between a piece's entry and its end.
+    fn bytes(&self, piece: &Piece<'_>) -> std::io::Result<Vec<u8>> {
+        let range = piece.entry.byte_offset()..piece.end.byte_offset();
+        let length = usize::try_from(range.end.saturating_sub(range.start));
+        let mut bytes = vec![0; length.unwrap_or(usize::MAX)];
+        self.file
+            .read_exact_at(&mut bytes, self.offset + range.start)?;
+        Ok(bytes)
+    }
+
+    /// Sends the first `own` bytes of the text in no packet yet, as `packet` or as they are.
+    fn send(&mut self, own: usize, packet: Option<Vec<u8>>) -> ControlFlow<()> {
+        if own == 0 && packet.is_none() {
+            return ControlFlow::Continue(());
+        }
+        let rest = self.before.split_off(own.min(self.before.len()));
+        let text = std::mem::replace(&mut self.before, rest);
+        self.cut_at += text.len() as u64;
+        let length = self.boundaries.length(&text);
+        let cut = Cut {
+            bytes: Bytes::from(packet.unwrap_or(text)),
+            position: self.position,
+            text: Some(length),
+        };
+        match self.out.send(Ok(cut)) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+}
+
+impl<B: Boundaries> TextSink for Pieces<B> {
+    fn entry(&mut self, entry: Entry) {
+        let end = match entry.window {
+            Some(_) => PieceEnd::Block {
+                bit_offset: entry.bit_offset,
+            },
+            None => PieceEnd::Member {
+                byte_offset: entry.byte_offset(),
+            },
+        };
+        // The next packet or text notices that nobody takes packets any more.
+        if self.failed.is_none() {
+            let _flow = self.close(end, false);
+        }
+        self.entry.get_or_insert(entry);
+    }
+
+    fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        if let Err(what) = self.boundaries.feed(text) {
+            let place = self.path.display().to_string();
+            let what = format!("{what}; push it with --kind raw to store it as it is");
+            self.failed.get_or_insert(ClientError::damaged(place, what));
+        }
+        if self.failed.is_some() {
+            return ControlFlow::Break(());
+        }
+        self.text.extend_from_slice(text);
+        self.is_text |= self.before.len() + self.text.len() > TEXT_BYTES_MAX;
+        if !self.is_text {
+            return ControlFlow::Continue(());
+        }
+        self.before.append(&mut self.text);
+        let own = self.boundaries.last().saturating_sub(self.cut_at);
+        let own = usize::try_from(own).unwrap_or(usize::MAX);
+        if own >= self.target {
+            self.send(own, None)?;
+        } else if self.before.len() > PIECE_TEXT_BYTES_MAX {
+            self.fail_at(0, "no record ends within 32 MiB of text");
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn gap(&mut self) {
+        let member = self.entry.as_ref().map_or(0, Entry::byte_offset);
+        self.fail_at(member, "its data is damaged, or something else follows");
+    }
+}
