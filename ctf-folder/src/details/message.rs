@@ -24,7 +24,28 @@ use crate::text::BLOCK_BYTES;
 struct Message {
     /// Where Babeltrace places it in time; `None` directly behind the message before.
     time: Option<i64>,
+    kind: MessageKind,
+    /// Where its text begins behind its time.
+    untimed: usize,
     end: usize,
+}
+
+/// What a message begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MessageKind {
+    PacketBeginning,
+    PacketEnd,
+    StreamEnd,
+    Other,
+}
+
+/// The text of a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MessageText<'t> {
+    pub(super) kind: MessageKind,
+    pub(super) is_timed: bool,
+    pub(super) text: &'t [u8],
+    pub(super) without_time: &'t [u8],
 }
 
 /// Where a stream is.
@@ -51,6 +72,8 @@ pub(super) struct StreamMessages<'t> {
     lines: Lines,
     /// Where the next message begins in the text.
     at: usize,
+    /// Where the text of the last message begins behind its time.
+    untimed: usize,
     pending: VecDeque<Message>,
 }
 
@@ -75,6 +98,7 @@ impl<'t> StreamMessages<'t> {
             data: Vec::new(),
             lines: Lines::default(),
             at: 0,
+            untimed: 0,
             pending: VecDeque::new(),
         })
     }
@@ -96,10 +120,34 @@ impl<'t> StreamMessages<'t> {
     }
 
     /// The text of the next message.
-    pub(super) fn next(&mut self) -> Option<&[u8]> {
+    pub(super) fn next(&mut self) -> Option<MessageText<'_>> {
         let message = self.pending.pop_front()?;
         let begin = std::mem::replace(&mut self.at, message.end);
-        self.lines.out.get(begin..message.end)
+        Some(MessageText {
+            kind: message.kind,
+            is_timed: message.time.is_some(),
+            text: self.lines.out.get(begin..message.end)?,
+            without_time: self.lines.out.get(message.untimed..message.end)?,
+        })
+    }
+
+    /// The text of an instant on the clock of the stream.
+    pub(super) fn time_text(&self, nanoseconds: i64) -> Vec<u8> {
+        let mut lines = Lines::default();
+        let clock = self.text.clock(self.stream.class);
+        let cycles = clock.and_then(|clock| clock.cycles(nanoseconds));
+        if let Some(cycles) = cycles.filter(|_| self.options.with_time) {
+            push_time(&mut lines, self.options, cycles, Some(nanoseconds));
+        }
+        lines.out
+    }
+
+    /// The end of a packet or of the stream at an instant.
+    pub(super) fn ending(&self, nanoseconds: i64, what: &str) -> Vec<u8> {
+        let mut lines = Lines::default();
+        push_tag(&mut lines, self.options, &self.ids);
+        lines.push(what);
+        [self.time_text(nanoseconds), lines.out].concat()
     }
 
     /// Adds messages, or ends the stream.
@@ -192,9 +240,14 @@ impl<'t> StreamMessages<'t> {
     }
 
     /// Ends the current message.
-    fn push(&mut self, time: Option<i64>) {
-        let end = self.lines.out.len();
-        self.pending.push_back(Message { time, end });
+    fn push(&mut self, time: Option<i64>, kind: MessageKind) {
+        let (untimed, end) = (self.untimed, self.lines.out.len());
+        self.pending.push_back(Message {
+            time,
+            kind,
+            untimed,
+            end,
+        });
     }
 
     fn push_time(&mut self, cycles: u64) {
@@ -202,20 +255,11 @@ impl<'t> StreamMessages<'t> {
             return;
         }
         let nanoseconds = self.nanoseconds(cycles);
-        let is_compact = self.options.compact;
-        let lines = &mut self.lines;
-        lines.push("[");
-        push_decimal(&mut lines.out, cycles);
-        lines.push(if is_compact { "" } else { " cycles" });
-        if let Some(nanoseconds) = nanoseconds {
-            lines.push(if is_compact { " " } else { ", " });
-            push_int(&mut lines.out, nanoseconds, DisplayBase::Decimal);
-            lines.push(if is_compact { "" } else { " ns from origin" });
-        }
-        lines.push(if is_compact { "] " } else { "]\n" });
+        push_time(&mut self.lines, self.options, cycles, nanoseconds);
     }
 
     fn tag(&mut self) {
+        self.untimed = self.lines.out.len();
         push_tag(&mut self.lines, self.options, &self.ids);
     }
 
@@ -261,7 +305,8 @@ impl<'t> StreamMessages<'t> {
             self.lines.push(&format!(" {what})"));
         }
         self.lines.push("\n");
-        self.push(span.and_then(|(begin, _)| self.nanoseconds(begin)));
+        let time = span.and_then(|(begin, _)| self.nanoseconds(begin));
+        self.push(time, MessageKind::Other);
     }
 
     fn packet_beginning(
@@ -294,7 +339,8 @@ impl<'t> StreamMessages<'t> {
             }
             None => self.lines.push("\n"),
         }
-        self.push(cycles.and_then(|cycles| self.nanoseconds(cycles)));
+        let time = cycles.and_then(|cycles| self.nanoseconds(cycles));
+        self.push(time, MessageKind::PacketBeginning);
     }
 
     fn packet_end(&mut self, packet: &PacketEntry, last: Option<u64>) {
@@ -320,7 +366,8 @@ impl<'t> StreamMessages<'t> {
         }
         self.tag();
         self.lines.push("Packet end\n");
-        self.push(cycles.and_then(|cycles| self.nanoseconds(cycles)));
+        let time = cycles.and_then(|cycles| self.nanoseconds(cycles));
+        self.push(time, MessageKind::PacketEnd);
     }
 
     fn stream_end(&mut self) {
@@ -334,7 +381,7 @@ impl<'t> StreamMessages<'t> {
         }
         self.tag();
         self.lines.push("Stream end\n");
-        self.push(None);
+        self.push(None, MessageKind::StreamEnd);
     }
 
     fn event(&mut self, event: &Event<'_>) -> Result<(), DecodeError> {
@@ -361,7 +408,7 @@ impl<'t> StreamMessages<'t> {
         if !is_compact {
             self.event_fields(event);
         }
-        self.push(time);
+        self.push(time, MessageKind::Other);
         Ok(())
     }
 
@@ -396,4 +443,18 @@ impl<'t> StreamMessages<'t> {
         }
         self.lines.back();
     }
+}
+
+/// `[CYCLES cycles, NANOSECONDS ns from origin]`.
+fn push_time(lines: &mut Lines, options: DetailsOptions, cycles: u64, nanoseconds: Option<i64>) {
+    let is_compact = options.compact;
+    lines.push("[");
+    push_decimal(&mut lines.out, cycles);
+    lines.push(if is_compact { "" } else { " cycles" });
+    if let Some(nanoseconds) = nanoseconds {
+        lines.push(if is_compact { " " } else { ", " });
+        push_int(&mut lines.out, nanoseconds, DisplayBase::Decimal);
+        lines.push(if is_compact { "" } else { " ns from origin" });
+    }
+    lines.push(if is_compact { "] " } else { "]\n" });
 }

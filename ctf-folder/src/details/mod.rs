@@ -6,6 +6,7 @@
 //! | the classes of a trace | [`class`] |
 //! | the beginning of a stream | [`stream`] |
 //! | its other messages | [`message`], with the values of [`field`] |
+//! | messages in a window of time | [`window`] |
 //! | all messages, merged by time | here |
 
 mod class;
@@ -17,6 +18,7 @@ mod options;
 mod stream;
 mod text;
 mod trace;
+mod window;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -27,17 +29,18 @@ pub use options::DetailsOptions;
 
 use crate::error::OnFault;
 use crate::folder::TraceFolder;
-use crate::merge::{WriteError, WriteSummary};
+use crate::merge::{WriteError, WriteOptions, WriteSummary};
 use class::ClassWriter;
 use message::StreamMessages;
 use stream::{StreamIds, push_beginning};
 use text::Lines;
 use trace::TraceText;
+use window::{StreamState, TraceWindow};
 
 /// Bytes of text after which the output is written.
 const OUTPUT_BYTES: usize = 128 * 1024;
 
-/// Writes all messages of `traces`, merged by time.
+/// Writes the messages of `traces` in a window of time, merged by time.
 ///
 /// # Errors
 /// When a trace cannot be read or the output fails. Packets that cannot be decoded are in
@@ -45,7 +48,7 @@ const OUTPUT_BYTES: usize = 128 * 1024;
 pub fn write_details(
     traces: &[TraceFolder],
     options: DetailsOptions,
-    on_fault: OnFault,
+    how: WriteOptions,
     output: &mut dyn Write,
 ) -> Result<WriteSummary, WriteError> {
     let mut traces: Vec<&TraceFolder> = traces.iter().collect();
@@ -57,28 +60,46 @@ pub fn write_details(
         out: Vec::new(),
         is_begun: false,
     };
-    let mut streams = Vec::new();
+    let mut all = Streams::default();
     for (number, trace) in traces.into_iter().enumerate() {
         let common = Arc::new(TraceText::new(trace.plan.clone()));
         let ids = StreamIds::of(trace, number);
         let mut of_trace: Vec<usize> = (0..trace.streams.len()).collect();
         of_trace.sort_by_key(|index| (ids[*index].class, ids[*index].id));
-        let mut metadata = options.with_metadata.then(|| classes(&common, options));
+        let mut of_window = how.window;
+        if how.is_intersection {
+            of_window = of_window.and(&trace.intersection());
+        }
+        let metadata = options.with_metadata.then(|| classes(&common, options));
+        let mut window = TraceWindow::new(of_window, metadata);
         for index in of_trace {
             let (stream, of_stream) = (&trace.streams[index], &ids[index]);
-            let mut lines = Lines::default();
-            if common.clock(stream.class).is_some() && options.with_time {
-                lines.push("[Unknown]");
-                lines.push(if options.compact { " " } else { "\n" });
+            let has_clock = common.clock(stream.class).is_some();
+            let mut unknown = Lines::default();
+            if has_clock && options.with_time {
+                unknown.push("[Unknown]");
+                unknown.push(if options.compact { " " } else { "\n" });
             }
+            let mut lines = Lines::default();
             push_beginning(&mut lines, options, trace, stream, (of_stream, &ids));
-            text.beginning(metadata.take(), &lines.out);
+            if !window.is_late() || !has_clock || !options.with_data {
+                let beginning = [&*unknown.out, &lines.out].concat();
+                text.beginning(window.classes.take(), &beginning);
+            }
             let (common, ids) = (common.clone(), of_stream.clone());
-            streams.extend(StreamMessages::new(common, stream, ids, options, on_fault));
+            let messages = StreamMessages::new(common, stream, ids, options, how.on_fault);
+            if let Some(messages) = messages {
+                window.add(all.messages.len());
+                all.trace_of.push(all.windows.len());
+                all.messages.push(messages);
+                all.states
+                    .push(StreamState::new(lines.out, unknown.out, has_clock));
+            }
         }
+        all.windows.push(window);
     }
     if options.with_data {
-        merge(&mut streams, on_fault, &mut text, &mut summary, output)?;
+        merge(&mut all, how.on_fault, &mut text, &mut summary, output)?;
     }
     output.write_all(&text.out)?;
     output.flush()?;
@@ -106,7 +127,7 @@ fn classes(common: &TraceText, options: DetailsOptions) -> Vec<u8> {
 /// Writes the messages behind the beginnings of all streams. Where times are equal, the order is
 /// that of the streams; a message without a time directly follows the one before it.
 fn merge(
-    streams: &mut [StreamMessages<'_>],
+    all: &mut Streams<'_>,
     on_fault: OnFault,
     text: &mut Text,
     summary: &mut WriteSummary,
@@ -114,15 +135,22 @@ fn merge(
 ) -> Result<(), WriteError> {
     let mut last = i64::MIN;
     let mut heap = BinaryHeap::new();
-    for (index, stream) in streams.iter_mut().enumerate() {
+    for (index, stream) in all.messages.iter_mut().enumerate() {
         let time = stream.time(&mut summary.faults)?;
         heap.extend(time.map(|time| Reverse((time.unwrap_or(last), index))));
     }
     while let Some(Reverse((time, index))) = heap.pop() {
         last = last.max(time);
-        let stream = &mut streams[index];
-        if let Some(message) = stream.next() {
-            text.message(message);
+        all.advance(last, text);
+        if all.have_ended() {
+            break;
+        }
+        let stream = &mut all.messages[index];
+        let (window, state) = (&all.windows[all.trace_of[index]], &mut all.states[index]);
+        if let Some(message) = stream.next()
+            && window.takes(state, &message)
+        {
+            text.message(message.text);
             summary.events += 1;
         }
         if text.out.len() >= OUTPUT_BYTES {
@@ -136,6 +164,37 @@ fn merge(
         }
     }
     Ok(())
+}
+
+/// The streams of all traces.
+#[derive(Default)]
+struct Streams<'t> {
+    messages: Vec<StreamMessages<'t>>,
+    /// Of each stream.
+    states: Vec<StreamState>,
+    /// The trace of each stream.
+    trace_of: Vec<usize>,
+    /// Of each trace.
+    windows: Vec<TraceWindow>,
+}
+
+impl Streams<'_> {
+    /// Whether nothing more is printed.
+    fn have_ended(&self) -> bool {
+        let have_clocks = self.states.iter().all(|state| state.has_clock);
+        have_clocks && self.windows.iter().all(TraceWindow::has_ended)
+    }
+
+    /// Prints what begins and ends because the time is now `now`.
+    fn advance(&mut self, now: i64, text: &mut Text) {
+        for window in &mut self.windows {
+            let print = &mut |classes: Option<Vec<u8>>, message: &[u8]| match classes {
+                Some(classes) => text.beginning(Some(classes), message),
+                None => text.message(message),
+            };
+            window.advance(now, &self.messages, &mut self.states, print);
+        }
+    }
 }
 
 /// The text that is not written yet.

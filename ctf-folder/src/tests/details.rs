@@ -2,14 +2,17 @@
 
 use super::corpus::corpus;
 use super::trace_folders;
-use crate::{DetailsOptions, OnFault, TraceFolder, write_details};
+use crate::{DetailsOptions, TimeWindow, TraceFolder, WriteOptions, write_details};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The text of `sink.text.details`; `None` if the program is missing or refuses the trace.
-fn theirs(path: &Path, parameters: &str) -> Option<Vec<u8>> {
+fn theirs(path: &Path, parameters: &str, window: &[String]) -> Option<Vec<u8>> {
     let mut command = Command::new("babeltrace2");
-    command.arg(path).args(["-c", "sink.text.details"]);
+    command
+        .args(window)
+        .arg(path)
+        .args(["-c", "sink.text.details"]);
     if !parameters.is_empty() {
         command.args(["-p", parameters]);
     }
@@ -20,7 +23,7 @@ fn theirs(path: &Path, parameters: &str) -> Option<Vec<u8>> {
     output.status.success().then_some(output.stdout)
 }
 
-fn ours(path: &Path, parameters: &str) -> Result<Vec<u8>, String> {
+fn ours(path: &Path, parameters: &str, how: WriteOptions) -> Result<Vec<u8>, String> {
     let mut traces = Vec::new();
     for folder in trace_folders(path) {
         traces.push(TraceFolder::open(&folder).map_err(|error| error.to_string())?);
@@ -31,7 +34,7 @@ fn ours(path: &Path, parameters: &str) -> Result<Vec<u8>, String> {
         assert!(options.set(name, value == "yes"), "{name}");
     }
     let mut text = Vec::new();
-    let written = write_details(&traces, options, OnFault::Stop, &mut text);
+    let written = write_details(&traces, options, how, &mut text);
     let written = written.map_err(|error| error.to_string())?;
     assert!(written.faults.is_empty(), "{:?}", written.faults);
     Ok(text)
@@ -39,8 +42,8 @@ fn ours(path: &Path, parameters: &str) -> Result<Vec<u8>, String> {
 
 /// What differs, if both can read the trace; the outer `None` if Babeltrace cannot.
 fn difference(path: &Path, parameters: &str) -> Option<Option<String>> {
-    let theirs = theirs(path, parameters)?;
-    Some(match ours(path, parameters) {
+    let theirs = theirs(path, parameters, &[])?;
+    Some(match ours(path, parameters, WriteOptions::default()) {
         Ok(ours) if ours == theirs => None,
         Ok(ours) => {
             let (ours, theirs) = (
@@ -84,6 +87,60 @@ fn every_parameter_is_that_of_babeltrace() {
     ] {
         let found = difference(&recorded(), parameters).flatten();
         assert_eq!(found, None, "{parameters}");
+    }
+}
+
+/// Lines in alphabetical order: streams that begin or end at one instant are in no order.
+fn sorted(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_window_of_messages_is_that_of_babeltrace() {
+    let compact = "compact=yes,with-metadata=no";
+    let all = ours(&recorded(), compact, WriteOptions::default()).unwrap();
+    let time = |line: &str| -> Option<i64> {
+        let (_, rest) = line.strip_prefix('[')?.split_once(' ')?;
+        rest.split_once(']')?.0.replace(',', "").parse().ok()
+    };
+    let all = String::from_utf8(all).unwrap();
+    let events = all.lines().filter(|line| line.contains(" Event `"));
+    let times: Vec<i64> = events.filter_map(time).collect();
+    let (quarter, half) = (times[times.len() / 4], times[times.len() / 2]);
+    let (first, last) = (times[0], times[times.len() - 1]);
+    for (from, to) in [
+        (Some(quarter), Some(half)),
+        (Some(half + 1), None),
+        (None, Some(quarter)),
+        (Some(first - 1_000_000_000), Some(first)),
+        (Some(last + 1_000_000_000_000), None),
+        (None, Some(first - 1_000_000_000_000)),
+    ] {
+        let argument = |name: &str, time: Option<i64>| {
+            let (second, rest) = (time? / 1_000_000_000, time? % 1_000_000_000);
+            Some(format!("--{name}={second}.{rest:09}"))
+        };
+        let window: Vec<String> = [argument("begin", from), argument("end", to)]
+            .into_iter()
+            .flatten()
+            .collect();
+        let how = WriteOptions {
+            window: TimeWindow {
+                from,
+                to: to.map(|to| to + 1),
+            },
+            ..WriteOptions::default()
+        };
+        for parameters in [compact, "with-metadata=no"] {
+            let Some(theirs) = theirs(&recorded(), parameters, &window) else {
+                return;
+            };
+            let ours = ours(&recorded(), parameters, how).unwrap();
+            assert_eq!(sorted(&ours), sorted(&theirs), "{window:?} {parameters}");
+        }
     }
 }
 

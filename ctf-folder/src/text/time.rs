@@ -40,6 +40,17 @@ impl BabeltraceClock {
         self.offset?
             .checked_add_unsigned(nanoseconds(self.frequency, cycles))
     }
+
+    /// The cycles at an instant; `None` before the clock starts.
+    pub(crate) fn cycles(&self, instant: i64) -> Option<u64> {
+        let since = instant.checked_sub(self.offset?)?;
+        let since = u64::try_from(since).ok()?;
+        if self.frequency == NS_PER_SECOND {
+            return Some(since);
+        }
+        let cycles = u128::from(since) * u128::from(self.frequency) / u128::from(NS_PER_SECOND);
+        u64::try_from(cycles).ok()
+    }
 }
 
 #[inline]

@@ -151,7 +151,7 @@ fn events(
     Ok(is_whole)
 }
 
-/// Prints all messages of `traces`; whether all were whole.
+/// Prints the messages of `traces`; whether all were whole.
 fn details(
     context: &Context,
     output: &mut dyn Write,
@@ -159,11 +159,17 @@ fn details(
     selection: &Selection<'_>,
 ) -> Result<bool, CommandError> {
     let options = selection.babeltrace;
-    if selection.has_times() || options.has_style() || options.stream_intersection {
-        let what = "--details prints all messages: it takes no times and no options for lines";
+    if options.has_style() {
+        let what = "--details prints messages: it takes no options for lines";
         return Err(CommandError::usage(what.to_owned()));
     }
-    let written = write_details(traces, options.details(), selection.on_fault(), output);
+    let how = WriteOptions {
+        window: selection.window(first_instant(traces))?,
+        on_fault: selection.on_fault(),
+        is_intersection: options.stream_intersection,
+        ..WriteOptions::default()
+    };
+    let written = write_details(traces, options.details(), how, output);
     let written = written.map_err(|error| match error {
         WriteError::Trace(error) => refused(error),
         WriteError::Output(error) => CommandError::Output(error),
