@@ -6,7 +6,7 @@ use query_language::FieldTable;
 use trace_kinds::Event;
 
 use crate::engine::{TaskRef, Worker, read, tasks};
-use crate::hints::add_hints;
+use crate::hints::{Requested, add_hints};
 use crate::plan::{Shortcut, plan};
 use crate::source::ChunkSource;
 use crate::{Limits, ReadError, Report, Request};
@@ -30,7 +30,7 @@ pub fn count(
     report.matched = plan.counted;
     report.rows = 1;
     reading.report(plan.sources, &mut report);
-    add_hints(sources, request, &mut report);
+    add_hints(sources, request, &Requested::default(), &mut report);
     Ok((report.matched, report))
 }
 

@@ -1,9 +1,11 @@
-//! Near names of fields that no event seems to have, for queries that match nothing.
+//! Near names of fields that no event seems to have: those in the expression of a query that
+//! matches nothing, and those that a result requests.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use query_language::{FieldPath, FieldTable, arithmetic};
+use query_language::{FieldId, FieldPath, FieldTable, arithmetic};
 use trace_kinds::Event;
 use trace_kinds::dft::HASH_FIELDS;
 
@@ -19,26 +21,70 @@ const DECODED_BYTES_MAX: u64 = 256 << 20;
 /// Names of fields that are compared.
 const NAMES_MAX: usize = 4_096;
 
-/// Adds hints to the report of a query without matches, if names in its expression are similar to
-/// those of fields.
-pub(crate) fn add_hints(sources: &[Box<dyn ChunkSource>], request: &Request, report: &mut Report) {
-    let Some(query) = request.query.as_ref().filter(|_| report.matched == 0) else {
-        return;
-    };
-    let mut named: BTreeSet<FieldPath> = BTreeSet::new();
-    query
-        .expr()
-        .for_each(&mut |predicate| match arithmetic(&predicate.field) {
-            Some(term) => term.for_each_field(&mut |field| {
-                named.insert(field.clone());
-            }),
-            None => {
-                named.insert(predicate.field.clone());
-            }
+/// The fields that a result requests, and whether one of its events has them.
+#[derive(Debug, Default)]
+pub(crate) struct Requested(Vec<(FieldPath, FieldId, AtomicBool)>);
+
+impl Requested {
+    /// Adds the fields to the table.
+    pub(crate) fn new(paths: &[FieldPath], table: &mut FieldTable) -> Requested {
+        let mut named = BTreeSet::new();
+        for path in paths {
+            add_named(path, &mut named);
+        }
+        let fields = named.into_iter().map(|path| {
+            let id = table.insert(&path);
+            (path, id, AtomicBool::new(false))
         });
-    // The common fields need no hint: kinds without them are known.
-    named.retain(|field| field.as_str().contains('.'));
-    if named.is_empty() || report.counters.decoded_bytes > DECODED_BYTES_MAX {
+        Requested(fields.collect())
+    }
+
+    /// Notes which of the fields an event of the result has.
+    pub(crate) fn note(&self, event: &dyn Event) {
+        for (_, id, is_found) in &self.0 {
+            if !is_found.load(Ordering::Relaxed) && event.field(*id).is_some() {
+                is_found.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The fields that no event had.
+    fn missing(&self) -> impl Iterator<Item = &FieldPath> {
+        let missing = |found: &&(FieldPath, FieldId, AtomicBool)| !found.2.load(Ordering::Relaxed);
+        self.0.iter().filter(missing).map(|(path, ..)| path)
+    }
+}
+
+/// Adds a field, or those of arithmetic. The common fields need no hint: kinds without them are
+/// known.
+fn add_named(path: &FieldPath, named: &mut BTreeSet<FieldPath>) {
+    let mut add = |field: &FieldPath| {
+        if field.as_str().contains('.') {
+            named.insert(field.clone());
+        }
+    };
+    match arithmetic(path) {
+        Some(term) => term.for_each_field(&mut add),
+        None => add(path),
+    }
+}
+
+/// Adds hints to a report, if names of fields that no event has are similar to those of others: of
+/// the expression if nothing matches, and of what the result requests.
+pub(crate) fn add_hints(
+    sources: &[Box<dyn ChunkSource>],
+    request: &Request,
+    requested: &Requested,
+    report: &mut Report,
+) {
+    let mut named: BTreeSet<FieldPath> = requested.missing().cloned().collect();
+    let is_short = report.counters.decoded_bytes <= DECODED_BYTES_MAX;
+    let query = request.query.as_ref().filter(|_| report.matched == 0);
+    if let Some(query) = query.filter(|_| is_short) {
+        let expr = query.expr();
+        expr.for_each(&mut |predicate| add_named(&predicate.field, &mut named));
+    }
+    if named.is_empty() {
         return;
     }
     let mut known: BTreeSet<String> = BTreeSet::new();

@@ -9,13 +9,13 @@ use row_formats::{Columns, Out, RowFormat, SinkOptions};
 use trace_kinds::Event;
 
 use crate::engine::{Reading, TaskRef, Worker, read, tasks};
-use crate::hints::add_hints;
+use crate::hints::{Requested, add_hints};
 use crate::order::Merge;
 use crate::plan::{Planned, Shortcut, plan};
 use crate::run::{RUN_BYTES, RowKey, Run};
 use crate::sorted_rows::write_sorted;
 use crate::source::ChunkSource;
-use crate::window::{PlanRef, Window};
+use crate::window::{PlanRef, RowMaker, Window};
 use crate::{Limits, ReadError, Report, Request};
 
 /// Messages in the queue from the reading threads to the writing one. Runs of rows in it do not
@@ -44,6 +44,8 @@ pub fn write_rows(
     let planned = plan(sources, filter.as_ref(), Shortcut::None, request)?;
     let mut table = FieldTable::new();
     format.prepare(columns, &mut table);
+    let fields = [columns.fields(), request.order.fields()].concat();
+    let requested = Requested::new(&fields, &mut table);
     let format: &dyn RowFormat = format;
     let mut sink = format.sink(SinkOptions {
         row_group_bytes: limits.row_group_bytes,
@@ -55,9 +57,21 @@ pub fn write_rows(
     let mut window = Window::new(&request.order, &mut *sink, out);
     let plan = (planned.sources.as_slice(), tasks.as_slice());
     let written = if request.order.keys.is_empty() {
-        write_by_time(plan, &table, (limits, request), format, &mut window)
+        write_by_time(
+            plan,
+            &table,
+            (limits, request),
+            (format, &requested),
+            &mut window,
+        )
     } else {
-        write_sorted(plan, table, (limits, request), format, &mut window)
+        write_sorted(
+            plan,
+            table,
+            (limits, request),
+            (format, &requested),
+            &mut window,
+        )
     };
     report.rows = window.written;
     let (spills, reading) = written?;
@@ -66,7 +80,7 @@ pub fn write_rows(
     reading.report(planned.sources, &mut report);
     let notes = sink.end(out).map_err(ReadError::Output)?;
     report.notes.extend(notes);
-    add_hints(sources, request, &mut report);
+    add_hints(sources, request, &requested, &mut report);
     Ok(report)
 }
 
@@ -75,7 +89,7 @@ fn write_by_time(
     (sources, tasks): PlanRef<'_, '_>,
     table: &FieldTable,
     work: (Limits, &Request),
-    format: &dyn RowFormat,
+    format: RowMaker<'_>,
     window: &mut Window<'_, '_>,
 ) -> Result<(u64, Reading<()>), ReadError> {
     let (sender, receiver) = sync_channel(MESSAGES_MAX);
@@ -105,11 +119,12 @@ fn read_rows(
     tasks: &[TaskRef<'_>],
     table: &FieldTable,
     work: (Limits, &Request),
-    format: &dyn RowFormat,
+    (format, requested): RowMaker<'_>,
     sender: SyncSender<Message>,
 ) -> Result<Reading<()>, ReadError> {
     let make = || RowWorker {
         format,
+        requested,
         sender: sender.clone(),
         run: Run::default(),
         rows_max: work.1.order.rows_max().unwrap_or(usize::MAX),
@@ -122,6 +137,7 @@ fn read_rows(
 
 struct RowWorker<'f> {
     format: &'f dyn RowFormat,
+    requested: &'f Requested,
     sender: SyncSender<Message>,
     run: Run<RowKey>,
     /// The first rows of each run that can be in the result.
@@ -161,6 +177,7 @@ impl Worker for RowWorker<'_> {
             row: self.row,
         };
         self.row = self.row.saturating_add(1);
+        self.requested.note(event);
         let format = self.format;
         self.run.push(key, |bytes| format.row(event, bytes));
         if self.run.size() < RUN_BYTES {

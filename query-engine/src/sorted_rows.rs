@@ -11,10 +11,11 @@ use row_formats::RowFormat;
 use trace_kinds::Event;
 
 use crate::engine::{Reading, TaskRef, Worker, read};
+use crate::hints::Requested;
 use crate::order::Merge;
 use crate::run::{RUN_BYTES, RowKey, Run};
 use crate::sort_key::{KeyWriter, SortKey};
-use crate::window::{PlanRef, Window};
+use crate::window::{PlanRef, RowMaker, Window};
 use crate::{Limits, ReadError, Request};
 
 /// Size at which a run with a limit is reduced to the rows that can be in the result.
@@ -25,7 +26,7 @@ pub(crate) fn write_sorted(
     (sources, tasks): PlanRef<'_, '_>,
     mut table: FieldTable,
     (limits, request): (Limits, &Request),
-    format: &dyn RowFormat,
+    (format, requested): RowMaker<'_>,
     window: &mut Window<'_, '_>,
 ) -> Result<(u64, Reading<()>), ReadError> {
     let keys = request.order.keys.iter();
@@ -35,6 +36,7 @@ pub(crate) fn write_sorted(
     let merge = Mutex::new((Merge::new(limits.waiting_bytes_max), None));
     let make = || SortWorker {
         format,
+        requested,
         keys: &keys,
         merge: &merge,
         rows_max: request.order.rows_max().unwrap_or(usize::MAX),
@@ -65,6 +67,7 @@ pub(crate) fn write_sorted(
 /// Collects the rows of one thread.
 struct SortWorker<'w> {
     format: &'w dyn RowFormat,
+    requested: &'w Requested,
     keys: &'w [(FieldId, bool)],
     /// The runs of all threads, and the first error in merging them.
     merge: &'w Mutex<(Merge<SortKey>, Option<ReadError>)>,
@@ -133,6 +136,7 @@ impl Worker for SortWorker<'_> {
         if cutoff.is_some_and(|cutoff| self.writer.exceeds(cutoff)) {
             return ControlFlow::Continue(());
         }
+        self.requested.note(event);
         let format = self.format;
         self.run
             .push(self.writer.key(), |bytes| format.row(event, bytes));

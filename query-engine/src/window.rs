@@ -2,14 +2,18 @@
 
 use std::ops::ControlFlow;
 
-use row_formats::{Out, RowSink};
+use row_formats::{Out, RowFormat, RowSink};
 
 use crate::engine::TaskRef;
+use crate::hints::Requested;
 use crate::plan::Planned;
 use crate::{ReadError, ResultOrder};
 
 /// Sources, and the tasks that read them.
 pub(crate) type PlanRef<'p, 's> = (&'p [Planned<'s>], &'p [TaskRef<'p>]);
+
+/// What makes rows of events, and notes which requested fields these have.
+pub(crate) type RowMaker<'r> = (&'r dyn RowFormat, &'r Requested);
 
 /// Passes the requested part of the rows to a sink.
 pub(crate) struct Window<'w, 'o> {

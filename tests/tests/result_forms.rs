@@ -369,6 +369,23 @@ fn fields_that_no_event_has_are_answered_with_near_names() {
         check_hint(source, "Ret == 1", Some("did you mean args.ret?"));
         check_hint(source, "offset < 0", None);
         check_hint(source, "nosuch == 1", None);
+        for (form, is_hinted) in [
+            (["--fields", "name,ofset"], true),
+            (["--fields", "name,(ofset * 2)"], true),
+            (["--order-by", "ofset desc"], true),
+            (["--group-by", "ofset"], true),
+            (["--aggregate", "sum:ofset"], true),
+            (["--histogram", "ofset"], true),
+            (["--fields", "name,offset,nosuch"], false),
+            (["--group-by", "name,offset"], false),
+        ] {
+            let (code, out, errors) = run(&[&["query"], source, &[""], &form].concat());
+            assert_eq!(code, 0, "{form:?}: {errors}");
+            assert!(!out.is_empty(), "{form:?}");
+            let hint = "has the field args.ofset; did you mean args.offset?";
+            assert_eq!(errors.contains(hint), is_hinted, "{form:?}: {errors}");
+            assert_eq!(errors.is_empty(), !is_hinted, "{form:?}: {errors}");
+        }
     }
 }
 

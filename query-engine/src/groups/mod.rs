@@ -23,7 +23,7 @@ use self::group_map::{Budget, Full, Group, GroupMap};
 use self::spec::{Source, needed_values};
 use crate::engine::{TaskRef, Worker, read, tasks};
 use crate::estimate::{Estimates, Label, Place};
-use crate::hints::add_hints;
+use crate::hints::{Requested, add_hints};
 use crate::interval::interval_of;
 use crate::plan::{Shortcut, plan};
 use crate::sort_key::write_field;
@@ -63,9 +63,11 @@ pub fn group_by(
     let tasks = tasks(&plan.sources);
     let mut table = FieldTable::new();
     let fields = GroupFields::new(spec, &mut table);
+    let requested = Requested::new(&fields.paths(spec), &mut table);
     let budget = Budget::default();
     let make = || Grouping {
         fields: &fields,
+        requested: &requested,
         budget: &budget,
         map: GroupMap::default(),
         key: Vec::new(),
@@ -94,7 +96,7 @@ pub fn group_by(
         });
     }
     note_estimates(&fields, &map.groups, &mut report);
-    add_hints(sources, request, &mut report);
+    add_hints(sources, request, &requested, &mut report);
     let rows = rows_of(map.groups, &fields, spec, &order, request);
     report.rows = rows.len() as u64;
     Ok((rows, report))
@@ -287,6 +289,14 @@ impl GroupFields {
         }
     }
 
+    /// The fields of keys and aggregates.
+    fn paths(&self, spec: &GroupSpec) -> Vec<FieldPath> {
+        let keys = spec.keys.iter().chain(&spec.histogram);
+        let keys = keys.map(|key| FieldPath::new(key));
+        keys.chain(self.values.iter().map(|(.., path)| path.clone()))
+            .collect()
+    }
+
     /// The cells of a group.
     fn row(&self, group: Group) -> GroupRow {
         let results = self.aggregates.iter().map(|aggregate| {
@@ -349,6 +359,7 @@ fn power_below(value: Value<'_>) -> Option<Value<'static>> {
 
 struct Grouping<'g> {
     fields: &'g GroupFields,
+    requested: &'g Requested,
     budget: &'g Budget,
     map: GroupMap,
     /// Scratch space: the key of a value.
@@ -383,6 +394,7 @@ impl Worker for Grouping<'_> {
     fn begin(&mut self, _: TaskRef<'_>) {}
 
     fn event(&mut self, event: &dyn Event) -> ControlFlow<()> {
+        self.requested.note(event);
         match self.add_event(event) {
             Ok(()) => ControlFlow::Continue(()),
             Err(Full) => {
