@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use storage_core::clock::{CLOCKS_SET_NS, ClockWatch, now_ns, since_boot};
+use storage_core::clock::{CLOCKS_SET_NS, ClockWatch, now_ns, since_boot, wall_ns};
 use storage_core::{Engine, StorageError, StorageInfo};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -232,10 +232,10 @@ pub(crate) async fn maintain(
             _ = ticks.tick() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
-        let (now, since_boot) = (now_ns(), since_boot());
-        let watch = watch.get_or_insert_with(|| ClockWatch::new(now, since_boot));
-        let has_ages = watch.is_trusted(now, since_boot);
-        check(&standing, &registry, now, has_ages).await;
+        let (wall, since_boot) = (wall_ns(), since_boot());
+        let watch = watch.get_or_insert_with(|| ClockWatch::new(wall, since_boot));
+        let has_ages = watch.is_trusted(wall, since_boot);
+        check(&standing, &registry, now_ns(), has_ages).await;
     }
 }
 

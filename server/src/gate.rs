@@ -24,6 +24,7 @@ use tower::Service;
 use crate::access::{Proxy, share};
 use crate::access_log::AccessLine;
 use crate::changes::{Changes, is_change};
+use crate::clock::http_date;
 use crate::config::HttpConfig;
 use crate::grpc;
 use crate::metrics::{Metrics, RouteGroup};
@@ -144,7 +145,10 @@ impl Gate {
             let microseconds = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
             tracing::debug!(request_id, line, status, microseconds, "request answered");
         }
-        response.headers_mut().insert(X_REQUEST_ID, id);
+        let fields = response.headers_mut();
+        fields.insert(X_REQUEST_ID, id);
+        // hyper's own stands still when the clock is set back.
+        fields.insert(header::DATE, http_date());
         response
     }
 

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use storage_core::clock::{CLOCKS_SET_NS, ClockWatch, since_boot};
+use storage_core::clock::{CLOCKS_SET_NS, ClockWatch, since_boot, wall_ns};
 use storage_core::{LabelFilter, StorageError, StorageFilter, StorageInfo, is_held};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 
 use crate::app_state::AppState;
-use crate::clock;
 use crate::config::RetentionConfig;
 
 const NS: i64 = 1_000_000_000;
@@ -191,7 +190,7 @@ pub(crate) async fn enforce(app: Arc<AppState>) {
     if !policy.is_on() {
         return app.draining().await;
     }
-    let mut ages = Ages::new(|| (clock::now_ns(), since_boot()));
+    let mut ages = Ages::new(|| (wall_ns(), since_boot()));
     loop {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_secs(config.check_seconds)) => {}

@@ -1,17 +1,34 @@
 //! The wall clock and random numbers: only this module gets them from the system.
 
+mod steady;
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 use uuid::Uuid;
 
-/// Now, in ns since the epoch; arrivals are measured with it.
+use self::steady::SteadyClock;
+
+static CLOCK: SteadyClock = SteadyClock::new();
+
+/// Now, in ns since the epoch: the wall clock, except that it does not follow one that jumps until
+/// a day has shown that it stays. Arrivals, durations and expiries are measured with it.
 #[must_use]
 pub fn now_ns() -> i64 {
+    CLOCK.now(wall_ns(), nanos(since_boot()))
+}
+
+/// What the wall clock shows, in ns since the epoch, even if it has just jumped.
+#[must_use]
+pub fn wall_ns() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    i64::try_from(now.as_nanos()).unwrap_or(i64::MAX)
+    nanos(now)
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// How long the machine has been on, and suspended, when the wall clock goes on, too.

@@ -13,6 +13,7 @@ mod archives;
 mod audit;
 mod backup;
 mod bad_metadata;
+mod clock_jumps;
 mod configuration;
 mod copies;
 mod crashes;

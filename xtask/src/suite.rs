@@ -19,6 +19,11 @@ const PEERS: &[Tool] = &[
         needed_for: "comparing decoded CTF traces",
     },
     Tool {
+        program: "faketime",
+        from: Origin::Apt(&["faketime"]),
+        needed_for: "setting the clock of a server",
+    },
+    Tool {
         program: "fio",
         from: Origin::Apt(&["fio"]),
         needed_for: "replaying an exported I/O trace",

@@ -8,6 +8,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue};
 
+use crate::clock::LATEST_DATE;
+
 /// What distinguishes the versions of a resource.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Validators<'a> {
@@ -119,8 +121,6 @@ fn seconds(value: &HeaderValue) -> Option<u64> {
 
 /// Seconds since the epoch as an HTTP date.
 pub(super) fn date_value(seconds: u64) -> Option<HeaderValue> {
-    // The formatter supports the years 1970 to 9999.
-    let latest = 253_402_300_799;
-    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(seconds.min(latest));
+    let time: SystemTime = UNIX_EPOCH + Duration::from_secs(seconds.min(LATEST_DATE));
     HeaderValue::try_from(httpdate::fmt_http_date(time)).ok()
 }
