@@ -3,11 +3,12 @@
 use storage_format::paths::FileRole;
 use storage_format::storage_file::{FileEntry, Totals};
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use storage_core::{Engine, NewStorage, StoragePatch};
 
 use super::*;
+use crate::jobs::JobKind;
 use crate::routes::tests::app;
 
 const NOW: i64 = CLOCKS_SET_NS + 1_000 * NS;
@@ -184,5 +185,34 @@ async fn a_round_has_one_plan_and_leaves_what_was_held_meanwhile() {
     assert_eq!(round, wanted);
     assert_eq!(names(&engine), ["held"]);
     assert!(reads.get() > 20);
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_job_began_to_read_during_a_deletion_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let (app, engine) = app(folder.path()).await;
+    finalized(&engine, "first").await;
+    finalized(&engine, "second").await;
+    let (read, last) = finalized(&engine, "third").await;
+    let policy = Policy {
+        age_seconds_max: Some(60),
+        ..Policy::default()
+    };
+    let start = since_boot();
+    // The clock is read between two deletions. Exports and copies are jobs.
+    let job = RefCell::new(None);
+    let mut ages = Ages::new(|| {
+        let has_begun = !names(&engine).contains(&"first".to_owned());
+        if has_begun && job.borrow().is_none() {
+            let started = app.jobs.start(JobKind::Export, Some(read));
+            *job.borrow_mut() = Some(started.unwrap());
+        }
+        (last + 61 * NS, start)
+    });
+    let round = delete_planned(&app, &policy, &mut ages).await;
+    assert_eq!(round.deleted, 2);
+    assert_eq!(names(&engine), ["third"]);
+    drop(job.take());
     engine.shutdown().await.unwrap();
 }
