@@ -21,7 +21,7 @@ use crate::connection::{Door, Stage, serve};
 use crate::file_limit;
 use crate::gate::Gate;
 use crate::io_trace::EarlyTrace;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Port};
 use crate::routes::{openapi_json, otlp_router, resume_finalizations, router};
 use crate::tls::{Tls, TlsError};
 
@@ -293,13 +293,14 @@ impl Ports {
     }
 
     fn doors(self, gate: &Arc<Gate>, otlp_gate: &Arc<Gate>) -> Vec<Door> {
-        let door = |gate: &Arc<Gate>, listener| Door {
+        let door = |gate: &Arc<Gate>, listener, port| Door {
             listener,
             gate: Arc::clone(gate),
+            port,
         };
         let otlp = [self.otlp_grpc, self.otlp_http].into_iter().flatten();
-        otlp.map(|listener| door(otlp_gate, listener))
-            .chain([door(gate, self.http)])
+        otlp.map(|listener| door(otlp_gate, listener, Port::Otlp))
+            .chain([door(gate, self.http, Port::Main)])
             .collect()
     }
 }

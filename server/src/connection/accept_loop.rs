@@ -22,7 +22,8 @@ use super::stream::{GuardedStream, Limits, Spoken};
 use super::transport::Transport;
 use crate::config::HttpConfig;
 use crate::gate::{Flaw, Gate};
-use crate::metrics::Metrics;
+use crate::ingest::ConnectionShare;
+use crate::metrics::{Metrics, Port};
 use crate::range::SendQueue;
 use crate::tls::Tls;
 
@@ -50,17 +51,18 @@ pub(crate) enum Stage {
 pub(crate) struct Door {
     pub(crate) listener: TcpListener,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) port: Port,
 }
 
 /// Accepts the next connection of any door, beginning with the one at `turn`.
-async fn accept(doors: &[Door], turn: usize) -> io::Result<(TcpStream, SocketAddr, &Arc<Gate>)> {
+async fn accept(doors: &[Door], turn: usize) -> io::Result<(TcpStream, SocketAddr, &Door)> {
     poll_fn(|cx| {
         for at in 0..doors.len() {
             let Some(door) = doors.get((turn + at) % doors.len()) else {
                 continue;
             };
             if let Poll::Ready(accepted) = door.listener.poll_accept(cx) {
-                return Poll::Ready(accepted.map(|(stream, peer)| (stream, peer, &door.gate)));
+                return Poll::Ready(accepted.map(|(stream, peer)| (stream, peer, door)));
             }
         }
         Poll::Pending
@@ -90,11 +92,11 @@ pub(crate) async fn serve(
             accepted = accept(&doors, turn) => accepted,
         };
         match accepted {
-            Ok((stream, peer, gate)) => {
+            Ok((stream, peer, door)) => {
                 backoff = BACKOFF_MIN;
                 tokio::select! {
                     () = reached(&mut stage, Stage::Draining) => break,
-                    () = open.add(stream, peer.ip().to_canonical(), gate) => {}
+                    () = open.add(stream, peer.ip().to_canonical(), door) => {}
                 }
             }
             Err(error) if is_exhaustion(&error) => {
@@ -173,7 +175,7 @@ impl OpenConnections {
     }
 
     /// Serves a new connection once there is room for it.
-    async fn add(&mut self, stream: TcpStream, peer: IpAddr, gate: &Arc<Gate>) {
+    async fn add(&mut self, stream: TcpStream, peer: IpAddr, door: &Door) {
         let admission = loop {
             let (admission, has_closed) = self.registry.admit(peer);
             if has_closed {
@@ -190,10 +192,10 @@ impl OpenConnections {
                 () = tokio::time::sleep(FULL_PAUSE) => {}
             }
         };
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(Activity::new(self.metrics.connections.states(door.port)));
         let connection = connection(
             stream,
-            (self.doorway.clone(), Arc::clone(gate)),
+            (self.doorway.clone(), Arc::clone(&door.gate)),
             (
                 (admission == Admission::HealthOnly).then_some(Flaw::NoConnection),
                 peer,

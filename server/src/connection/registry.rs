@@ -4,10 +4,13 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
+
+use crate::metrics::{ConnectionState, StateGauges};
 
 /// Connections above `http.connections_max`: for connections that are being closed, and for
 /// requests for health and metrics while every other connection is in use.
@@ -27,22 +30,60 @@ pub(super) struct Activity {
     answering: AtomicUsize,
     /// Responses on HTTP/2 of which something waits for the client.
     unsent_responses: AtomicUsize,
+    /// Whether the client is in the middle of a request.
+    is_reading: AtomicBool,
     close: Notify,
+    /// The state that `gauges` count.
+    counted: Mutex<ConnectionState>,
+    gauges: StateGauges,
 }
 
-impl Default for Activity {
-    fn default() -> Self {
+impl Drop for Activity {
+    fn drop(&mut self) {
+        self.gauges.moved(Some(*self.counted.lock()), None);
+    }
+}
+
+impl Activity {
+    /// Of a connection that was just opened.
+    pub(super) fn new(gauges: StateGauges) -> Self {
+        gauges.moved(None, Some(ConnectionState::Idle));
         Self {
             opened: Instant::now(),
             last_milliseconds: AtomicU64::new(0),
             answering: AtomicUsize::new(0),
             unsent_responses: AtomicUsize::new(0),
+            is_reading: AtomicBool::new(false),
             close: Notify::new(),
+            counted: Mutex::new(ConnectionState::Idle),
+            gauges,
         }
     }
-}
 
-impl Activity {
+    /// Counts the connection in the state in which it is now.
+    fn count(&self) {
+        let mut counted = self.counted.lock();
+        let state = if self.is_reading.load(Ordering::Relaxed) {
+            ConnectionState::Reading
+        } else if self.answering.load(Ordering::Relaxed) > 0 {
+            ConnectionState::Answering
+        } else {
+            ConnectionState::Idle
+        };
+        if *counted != state {
+            self.gauges.moved(Some(*counted), Some(state));
+            *counted = state;
+        }
+    }
+
+    /// Bytes were received, and the client is in the middle of a request or not.
+    pub(super) fn received(&self, is_within_request: bool) {
+        self.touch();
+        if self.is_reading.swap(is_within_request, Ordering::Relaxed) != is_within_request {
+            self.count();
+        }
+    }
+
     /// Bytes were received or sent.
     pub(super) fn touch(&self) {
         let elapsed = u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -61,6 +102,7 @@ impl Activity {
     /// A request arrived; its response begins when the guard is dropped.
     pub(super) fn answering(self: &Arc<Self>) -> Answering {
         self.answering.fetch_add(1, Ordering::Relaxed);
+        self.count();
         Answering(Arc::clone(self))
     }
 
@@ -97,6 +139,7 @@ pub(super) struct Answering(Arc<Activity>);
 impl Drop for Answering {
     fn drop(&mut self) {
         self.0.answering.fetch_sub(1, Ordering::Relaxed);
+        self.0.count();
         self.0.touch();
     }
 }
@@ -247,6 +290,7 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::{Metrics, Port};
 
     const LOCAL: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -261,7 +305,8 @@ mod tests {
         peer: IpAddr,
         milliseconds: u64,
     ) -> Arc<Activity> {
-        let activity = Arc::new(Activity::default());
+        let gauges = Metrics::default().connections.states(Port::Main);
+        let activity = Arc::new(Activity::new(gauges));
         activity
             .last_milliseconds
             .store(milliseconds, Ordering::Relaxed);
@@ -273,6 +318,36 @@ mod tests {
         tokio::time::timeout(Duration::ZERO, activity.closing())
             .await
             .is_ok()
+    }
+
+    #[test]
+    fn a_connection_is_counted_in_the_state_in_which_it_is() {
+        let metrics = Metrics::default();
+        let counted = || {
+            let text = String::from_utf8(metrics.render()).unwrap();
+            ["idle", "reading", "answering"].map(|state| {
+                let name = format!(
+                    "tracehold_http_connections_by_state{{port=\"otlp\",state=\"{state}\"}} "
+                );
+                let line = text.lines().find_map(|line| line.strip_prefix(&name));
+                line.unwrap().to_owned()
+            })
+        };
+        let activity = Arc::new(Activity::new(metrics.connections.states(Port::Otlp)));
+        assert_eq!(counted(), ["1", "0", "0"]);
+        activity.received(true);
+        assert_eq!(counted(), ["0", "1", "0"]);
+        let answering = activity.answering();
+        assert_eq!(counted(), ["0", "1", "0"], "its body has yet to arrive");
+        activity.received(false);
+        let second = activity.answering();
+        assert_eq!(counted(), ["0", "0", "1"]);
+        drop(answering);
+        assert_eq!(counted(), ["0", "0", "1"]);
+        drop(second);
+        assert_eq!(counted(), ["1", "0", "0"]);
+        drop(activity);
+        assert_eq!(counted(), ["0", "0", "0"]);
     }
 
     #[tokio::test]

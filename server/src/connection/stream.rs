@@ -288,11 +288,11 @@ impl AsyncRead for GuardedStream {
             buffer.put_slice(&this.first[..count]);
             this.first.drain(..count);
         }
-        this.activity.touch();
         let read = buffer.filled().get(before..).unwrap_or_default();
         this.inspection.observe(read)?;
         let unsent = this.inspection.unsent_responses();
         this.activity.set_unsent_responses(unsent);
+        this.activity.received(this.inspection.is_within_request());
         if !this.inspection.awaits_head() {
             this.head.stop();
         }

@@ -20,7 +20,7 @@ use crate::access::Proxy;
 use crate::config::HttpConfig;
 use crate::gate::Gate;
 use crate::ingest::IngestError;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Port};
 use crate::problem::Problem;
 use crate::range::{Buffers, Content, RangeFile, Resource, respond};
 use crate::tls::{Tls, tests as testing};
@@ -107,7 +107,13 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stage, seen) = watch::channel(Stage::Running);
-        let (doors, counters) = (vec![Door { listener, gate }], Arc::clone(&metrics));
+        let port = Port::Main;
+        let door = Door {
+            listener,
+            gate,
+            port,
+        };
+        let (doors, counters) = (vec![door], Arc::clone(&metrics));
         let task = tokio::spawn(async move { serve(doors, counters, (&http, tls), seen).await });
         Self {
             address,

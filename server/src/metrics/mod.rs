@@ -17,6 +17,7 @@ mod server;
 mod spans;
 mod storages;
 
+pub(crate) use connections::{ConnectionState, Port, StateGauges};
 pub(crate) use engine::render_engine;
 pub(crate) use io_trace::render_io_trace;
 pub(crate) use process::render_process;

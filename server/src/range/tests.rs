@@ -17,7 +17,7 @@ use crate::access::Proxy;
 use crate::config::HttpConfig;
 use crate::connection::{Door, Stage, serve};
 use crate::gate::Gate;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Port};
 
 /// A folder of files to serve.
 #[derive(Clone)]
@@ -104,7 +104,11 @@ async fn the_published_checker_finds_no_fault() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());
     let (stage, seen) = watch::channel(Stage::Running);
-    let doors = vec![Door { listener, gate }];
+    let doors = vec![Door {
+        listener,
+        gate,
+        port: Port::Main,
+    }];
     let server = tokio::spawn(async move { serve(doors, metrics, (&http, None), seen).await });
 
     let output = tokio::task::spawn_blocking(move || check_with(&script, &["--base", &base]));
