@@ -15,6 +15,7 @@ mod memory_chrome;
 mod memory_limit;
 mod mount;
 mod otlp;
+mod overload;
 mod packet_files;
 mod paired;
 mod range;
@@ -75,6 +76,11 @@ const BENCHES: &[Bench] = &[
         name: "otlp",
         about: "spans over HTTP into a durable recording: the saver alone and the default chain",
         run: otlp::run_bench,
+    },
+    Bench {
+        name: "overload",
+        about: "goodput and health in 512 MiB with bombs, idle connections and a slow disk",
+        run: overload::run_bench,
     },
     Bench {
         name: "packet-files",
