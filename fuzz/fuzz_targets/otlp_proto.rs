@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use libfuzzer_sys::fuzz_target;
 use query_language::{FieldPath, FieldTable};
 use trace_kinds::Decoder;
-use trace_kinds::otlp::{OtlpDecoder, RequestBuilder, check, is_json};
+use trace_kinds::otlp::{OtlpDecoder, RequestBuilder, RequestLimits, check, is_json};
 
 fuzz_target!(|input: &[u8]| {
     if is_json(input) {
@@ -37,14 +37,14 @@ fuzz_target!(|input: &[u8]| {
         shown += 1;
         ControlFlow::Continue(())
     });
-    let checked = check(input);
+    let checked = check(input, &RequestLimits::READABLE);
     // An accepted request can be decoded, and all readers see the same spans.
     if let Ok(parts) = &checked {
         let spans: u64 = parts.iter().map(|part| part.spans).sum();
         assert_eq!(decoded.as_ref().map(|d| d.events), Ok(spans));
         assert_eq!(all.as_ref().map(|d| d.events), Ok(shown));
         assert_eq!(shown, spans);
-        let again = check(&builder.finish()).expect("what was put together is sound");
+        let again = check(&builder.finish(), &RequestLimits::READABLE).expect("what was put together is sound");
         assert_eq!(again.iter().map(|part| part.spans).sum::<u64>(), spans);
     }
 });

@@ -77,7 +77,7 @@ impl AppState {
                 engine.clone(),
                 recorder.clone(),
                 Arc::clone(&metrics),
-                config.ingest.clone(),
+                (config.ingest.clone(), config.otlp.request_limits()),
             ),
             recorder,
             open_files: Arc::default(),

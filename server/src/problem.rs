@@ -127,6 +127,11 @@ impl Problem {
         self
     }
 
+    /// A member that is text.
+    pub(crate) fn text_member(&self, name: &str) -> Option<&str> {
+        self.0.members.get(name)?.as_str()
+    }
+
     /// Value of `Retry-After`.
     pub(crate) fn retry_after_seconds(&self) -> Option<u64> {
         self.0.retry_after_seconds

@@ -9,7 +9,7 @@ use crate::problem::Problem;
 /// The types of the details, and the field that a violation names.
 pub(crate) const BAD_REQUEST: &str = "type.googleapis.com/google.rpc.BadRequest";
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
-const VIOLATED: &str = "resource_spans";
+const VIOLATED: &str = "resourceSpans";
 /// When to retry if no better value is known.
 const RETRY_SECONDS: u64 = 1;
 
@@ -55,9 +55,17 @@ pub(crate) struct RpcStatus {
     pub(crate) code: Code,
     pub(crate) message: String,
     /// What is wrong with the request itself.
-    pub(crate) violation: Option<String>,
+    pub(crate) violation: Option<Violation>,
     /// A sender may retry after this many seconds, and must not without.
     pub(crate) retry_after_seconds: Option<u64>,
+}
+
+/// What is wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Violation {
+    /// The path of the field, as JSON names it.
+    field: String,
+    description: String,
 }
 
 impl RpcStatus {
@@ -95,7 +103,10 @@ impl RpcStatus {
         let of_spans = Self {
             code,
             message: format!("{}: {}", problem.code(), problem.what()),
-            violation: is_bad.then(|| problem.what()),
+            violation: is_bad.then(|| Violation {
+                field: problem.text_member("field").unwrap_or(VIOLATED).to_owned(),
+                description: problem.what(),
+            }),
             retry_after_seconds: retry_after(code, problem),
         };
         (status, of_spans)
@@ -122,8 +133,8 @@ impl RpcStatus {
         let mut body = Vec::new();
         put_number(&mut body, field::CODE, u64::from(self.code.number()));
         put_bytes(&mut body, field::MESSAGE, self.message.as_bytes());
-        if let Some(what) = &self.violation {
-            put_bytes(&mut body, field::DETAILS, &bad_request(what));
+        if let Some(violation) = &self.violation {
+            put_bytes(&mut body, field::DETAILS, &bad_request(violation));
         }
         body
     }
@@ -143,8 +154,8 @@ impl RpcStatus {
     /// As [`Self::for_http`], as JSON.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         let mut body = json!({"code": self.code.number(), "message": self.message});
-        if let Some(what) = &self.violation {
-            let violation = json!({"field": VIOLATED, "description": what});
+        if let Some(Violation { field, description }) = &self.violation {
+            let violation = json!({"field": field, "description": description});
             body["details"] = json!([{"@type": BAD_REQUEST, "fieldViolations": [violation]}]);
         }
         body.to_string().into_bytes()
@@ -157,16 +168,26 @@ fn retry_after(code: Code, problem: &Problem) -> Option<u64> {
 }
 
 /// A `google.rpc.BadRequest` with one violation.
-fn bad_request(what: &str) -> Vec<u8> {
+fn bad_request(of: &Violation) -> Vec<u8> {
     let (mut violation, mut message) = (Vec::new(), Vec::new());
-    put_bytes(&mut violation, field::VIOLATION_FIELD, VIOLATED.as_bytes());
-    put_bytes(
-        &mut violation,
-        field::VIOLATION_DESCRIPTION,
-        what.as_bytes(),
-    );
+    let named = snake_case(&of.field);
+    put_bytes(&mut violation, field::VIOLATION_FIELD, named.as_bytes());
+    let description = of.description.as_bytes();
+    put_bytes(&mut violation, field::VIOLATION_DESCRIPTION, description);
     put_bytes(&mut message, field::VIOLATIONS, &violation);
     any(BAD_REQUEST, &message)
+}
+
+/// A path as protobuf names its fields.
+fn snake_case(path: &str) -> String {
+    let mut named = String::with_capacity(path.len() + 8);
+    for letter in path.chars() {
+        if letter.is_ascii_uppercase() {
+            named.push('_');
+        }
+        named.push(letter.to_ascii_lowercase());
+    }
+    named
 }
 
 fn any(kind: &str, message: &[u8]) -> Vec<u8> {

@@ -3,7 +3,8 @@
 //! A request that finds no space waits. Each agent has its own queue and the agents have turns, so
 //! an agent with a thousand requests does not block an agent with one. Nobody overtakes those who
 //! wait for space. An agent that has its share of the budget waits until it returns some of it, and
-//! the others go on. Droppable packets are dropped before anybody waits.
+//! the others go on; so do all requests of a connection, and of a protocol. Droppable packets are
+//! dropped before anybody waits.
 
 mod share;
 mod turns;
@@ -18,8 +19,9 @@ use std::{
 
 use parking_lot::Mutex;
 
+pub use self::share::{Holder, Share};
 use self::{
-    share::{AgentShare, Shares},
+    share::{Claim, Shares},
     turns::{Turns, Waiter},
 };
 use crate::{StorageError, counters::Counters};
@@ -31,6 +33,16 @@ const WAITING_COUNT_MAX: usize = 16_384;
 pub(crate) trait Reclaim: std::fmt::Debug + Send + Sync {
     /// Frees at least `bytes` of the budget; `false` when nothing could be freed.
     fn reclaim(&self, bytes: u64) -> bool;
+}
+
+/// A budget of which nothing can be taken back.
+#[derive(Debug)]
+struct Nothing;
+
+impl Reclaim for Nothing {
+    fn reclaim(&self, _bytes: u64) -> bool {
+        false
+    }
 }
 
 /// A limit in bytes from which permits are acquired.
@@ -58,8 +70,8 @@ struct Shared {
 pub struct BytePermit {
     budget: ByteBudget,
     bytes: u64,
-    /// The agent of whose share the bytes are.
-    share: Option<Arc<AgentShare>>,
+    /// The shares that count the bytes.
+    share: Option<Arc<Claim>>,
 }
 
 impl ByteBudget {
@@ -84,13 +96,19 @@ impl ByteBudget {
         }
     }
 
+    /// A budget without a limit, for bytes that need no permit.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self::new(u64::MAX, u64::MAX, Arc::new(Nothing), Arc::default())
+    }
+
     /// A permit of no bytes, for bytes that another permit counts.
     #[must_use]
     pub fn nothing(&self) -> BytePermit {
         self.permit(0, None)
     }
 
-    fn permit(&self, bytes: u64, share: Option<Arc<AgentShare>>) -> BytePermit {
+    fn permit(&self, bytes: u64, share: Option<Arc<Claim>>) -> BytePermit {
         BytePermit {
             budget: self.clone(),
             bytes,
@@ -104,14 +122,15 @@ impl ByteBudget {
         }
     }
 
-    /// The error of a request that is too large for what its agent has left, or else for the
-    /// budget.
-    fn refusal(&self, share: &AgentShare, bytes: u64) -> StorageError {
-        if share.fits(bytes) {
-            return self.busy();
-        }
-        StorageError::ShareUsed {
-            max: self.shared.shares.max(),
+    /// The error of a request that is too large for what one of its shares has left, or else for
+    /// the budget.
+    fn refusal(&self, share: &Claim, bytes: u64) -> StorageError {
+        match share.lacking(bytes) {
+            None => self.busy(),
+            Some(lacking) => StorageError::ShareUsed {
+                of: lacking.of(),
+                max: lacking.max(),
+            },
         }
     }
 
@@ -132,15 +151,19 @@ impl ByteBudget {
         self.try_grow(bytes)
     }
 
-    /// Acquires `bytes` of the budget for a request of `agent`.
+    /// Acquires `bytes` of the budget for a request of `holder`.
     ///
     /// # Errors
-    /// As [`Self::try_acquire`], and [`StorageError::ShareUsed`] when the agent has its share.
-    pub fn try_acquire_for(&self, agent: &str, bytes: u64) -> Result<BytePermit, StorageError> {
-        self.try_take(&self.shared.shares.of(agent), bytes)
+    /// As [`Self::try_acquire`], and [`StorageError::ShareUsed`] when one of its shares is used up.
+    pub fn try_acquire_for<'a>(
+        &self,
+        holder: impl Into<Holder<'a>>,
+        bytes: u64,
+    ) -> Result<BytePermit, StorageError> {
+        self.try_take(&self.shared.shares.of(holder.into()), bytes)
     }
 
-    fn try_take(&self, share: &Arc<AgentShare>, bytes: u64) -> Result<BytePermit, StorageError> {
+    fn try_take(&self, share: &Arc<Claim>, bytes: u64) -> Result<BytePermit, StorageError> {
         if bytes > 0 && self.shared.is_short.load(Ordering::SeqCst) {
             return Err(self.refusal(share, bytes));
         }
@@ -164,19 +187,20 @@ impl ByteBudget {
         }
     }
 
-    /// Acquires `bytes` of the budget for a request of `agent`; waits for its turn when they are
-    /// not free.
+    /// Acquires `bytes` of the budget for a request of `holder`; waits for the turn of its agent
+    /// when they are not free.
     ///
     /// # Errors
     /// [`StorageError::Busy`] when they are not free within `limit`, or too many requests wait;
-    /// [`StorageError::ShareUsed`] when the agent has its share all the time.
-    pub async fn acquire(
+    /// [`StorageError::ShareUsed`] when one of its shares is used up all the time.
+    pub async fn acquire<'a>(
         &self,
-        agent: &str,
+        holder: impl Into<Holder<'a>>,
         bytes: u64,
         limit: Duration,
     ) -> Result<BytePermit, StorageError> {
-        let share = self.shared.shares.of(agent);
+        let holder = holder.into();
+        let (agent, share) = (holder.agent, self.shared.shares.of(holder));
         if let Ok(permit) = self.try_take(&share, bytes) {
             return Ok(permit);
         }
@@ -253,8 +277,8 @@ impl Shared {
         self.counters.waiting_for_room.set(turns.len() as u64);
     }
 
-    /// Acquires bytes within the share of an agent, for a request that has `own` already.
-    fn take_of(&self, share: &AgentShare, bytes: u64, own: u64) -> bool {
+    /// Acquires bytes within all shares of a request, which has `own` already.
+    fn take_of(&self, share: &Claim, bytes: u64, own: u64) -> bool {
         if !share.take(bytes, own) {
             return false;
         }
@@ -337,16 +361,16 @@ impl BytePermit {
             self.share = other.share.take();
         } else if other.bytes > 0 {
             let is_same = match (&self.share, &other.share) {
-                (Some(share), Some(other)) => Arc::ptr_eq(share, other),
+                (Some(share), Some(other)) => share.is_same(other),
                 (None, None) => true,
                 _ => false,
             };
-            assert!(is_same, "permits of one agent are merged");
+            assert!(is_same, "permits of one holder are merged");
         }
         self.bytes = self.bytes.saturating_add(std::mem::take(&mut other.bytes));
     }
 
-    /// Returns the bytes to the share of the agent; they are still of the budget. For packets that
+    /// Returns the bytes to the shares; they are still of the budget. For packets that
     /// make room for others.
     pub(crate) fn leave_share(&mut self) {
         if let Some(share) = self.share.take() {
@@ -409,7 +433,7 @@ mod tests {
             .map(|_| budget.try_acquire_for("greedy", 10).unwrap())
             .collect();
         let refused = budget.try_acquire_for("greedy", 10).unwrap_err();
-        assert!(matches!(refused, StorageError::ShareUsed { max: 50 }));
+        assert!(matches!(refused, StorageError::ShareUsed { max: 50, .. }));
         let mut waiting = Box::pin(budget.acquire("greedy", 10, LONG));
         assert!(waits(&mut waiting));
         // It is first, and nobody waits for it.
@@ -432,7 +456,7 @@ mod tests {
         drop(modest);
         assert!(next.await.is_ok());
         let refused = late.await.unwrap_err();
-        assert!(matches!(refused, StorageError::ShareUsed { max: 50 }));
+        assert!(matches!(refused, StorageError::ShareUsed { max: 50, .. }));
         drop(greedy);
         assert_eq!(budget.shared.used.load(Ordering::SeqCst), 0);
         assert_eq!(budget.shared.waiting.load(Ordering::SeqCst), 0);

@@ -67,6 +67,9 @@ pub struct EngineConfig {
     /// Bytes per second that arranging full files of open storages writes at most, of all storages
     /// together; with 0, they are arranged when their storage is finalized.
     pub full_file_arranging_bytes_per_second_max: u64,
+    /// What agents may store.
+    /// Time between two looks at what they have stored; zero turns them off.
+    /// Time between two writes that are tried to learn whether the disk works; zero turns them off.
     /// Bytes per second that the scrub reads at most; 0 turns it off.
     pub scrub_bytes_per_second: u64,
     /// Shortest time between the beginnings of two passes of the scrub.

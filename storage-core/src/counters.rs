@@ -173,6 +173,9 @@ counters! {
     scrub_passes: Counter,
     /// When the last of them ended, seconds since the epoch; 0 while there was none.
     scrub_finished_seconds: Counter,
+    /// Storages whose bytes by agent are not known.
+    /// 1 while the disk of the data folder fails.
+    /// Time of the writes that are tried to learn that.
     /// Bytes of index blocks in the cache.
     index_cache_bytes: Counter,
     /// Lookups of index blocks that hit the cache.

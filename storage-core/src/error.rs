@@ -225,11 +225,26 @@ pub enum StorageError {
         /// The limit in bytes.
         max: u64,
     },
-    /// The packets in flight of an agent use its share of the limit.
-    #[error("the limit of {max} bytes in flight of one agent is reached: try again later")]
+    /// The packets in flight of an agent, a connection or a protocol use its share of the limit.
+    #[error("the limit of {max} bytes in flight of {of} is reached: try again later")]
     ShareUsed {
+        /// Whose share.
+        of: &'static str,
         /// The limit in bytes.
         max: u64,
+    },
+    /// An agent, or all agents, have stored what they may.
+        of: String,
+        /// Bytes of packets as stored.
+        stored: u64,
+        max: u64,
+    },
+    /// A storage that is not finalized has packets of the agent.
+    #[error("storage {storage} has packets of agent `{agent}` and is not finalized")]
+        /// The agent.
+        agent: AgentId,
+        /// The storage.
+        storage: StorageId,
     },
     /// Free space is below the limit of the server.
     #[error(

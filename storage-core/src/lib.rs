@@ -92,7 +92,7 @@ mod verify;
 mod writer;
 
 pub use agents::{Agent, AgentSpec, Agents};
-pub use budget::{ByteBudget, BytePermit};
+pub use budget::{ByteBudget, BytePermit, Holder, Share};
 pub use checked::CheckedFile;
 pub use config::{DiskLow, EngineConfig, IoChoice};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};

@@ -136,3 +136,62 @@ fn fields(fields: &HeaderMap) -> Fields {
         .map(|(name, value)| (name.as_str().to_owned(), text(value)))
         .collect()
 }
+
+/// A connection on which many requests begin and none ends.
+#[derive(Debug)]
+pub struct Http2Streams {
+    connection: Http2,
+    /// Dropping one resets its request.
+    open: Vec<(h2::client::ResponseFuture, h2::SendStream<bytes::Bytes>)>,
+}
+
+impl Http2Streams {
+    /// Connects.
+    pub fn open(address: SocketAddr) -> io::Result<Self> {
+        Ok(Self {
+            connection: Http2::open(address, Duration::from_secs(60))?,
+            open: Vec::new(),
+        })
+    }
+
+    /// Begins to push a packet of `declared` bytes, of which it sends as many of the first `sent`
+    /// as the server takes within a second.
+    pub fn begin(
+        &mut self,
+        path: &str,
+        sequence: u64,
+        declared: usize,
+        sent: usize,
+    ) -> io::Result<()> {
+        let head = Request::post(format!("http://localhost{path}"))
+            .header("content-type", "application/octet-stream")
+            .header("content-length", declared)
+            .header("tracehold-epoch", 0)
+            .header("tracehold-sequence", sequence)
+            .body(())
+            .map_err(io::Error::other)?;
+        let requests = self.connection.requests.clone();
+        let begun = async {
+            let mut requests = requests.ready().await.map_err(broken)?;
+            let (response, mut stream) = requests.send_request(head, false).map_err(broken)?;
+            let mut left = sent;
+            let sending = async {
+                while left > 0 {
+                    stream.reserve_capacity(left.min(PIECE_BYTES));
+                    let room = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await;
+                    let Some(Ok(room)) = room else { return };
+                    let piece = bytes::Bytes::from(vec![7; room.min(left)]);
+                    left -= piece.len();
+                    if stream.send_data(piece, false).is_err() {
+                        return;
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(Duration::from_secs(1), sending).await;
+            Ok((response, stream))
+        };
+        let begun: io::Result<_> = self.connection.runtime.block_on(begun);
+        self.open.push(begun?);
+        Ok(())
+    }
+}

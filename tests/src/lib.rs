@@ -32,6 +32,7 @@ pub use fault::{
     FailingDisk, FailingKind, FaultCount, FaultPlan, FaultReport, check_failing_disk, run_faults,
 };
 pub use http::{Connection, Request, Response};
+pub use http2::Http2Streams;
 pub use load::{Body, Load, LoadReport, Pace, PreparedLoad};
 pub use model::{ModelPlan, ModelReport, model_settings, run_model};
 pub use multipart::{Part, parts};

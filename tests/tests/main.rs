@@ -65,6 +65,7 @@ mod server_traps;
 mod shares;
 mod shutdown;
 mod slow_senders;
+mod span_limits;
 mod standing_recording;
 mod tables;
 mod temporary_files;

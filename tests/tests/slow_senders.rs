@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use harness::{Agent, Server, packet};
+use harness::{Agent, Http2Streams, Server, Settings, packet};
 
 #[test]
 fn a_large_declared_length_reserves_only_what_arrives() {
@@ -64,4 +64,78 @@ fn many_large_declared_lengths_leave_room_for_others() {
     for sequence in 0..5 {
         agent.push(&mut api, sequence, &[7; 1 << 20]);
     }
+}
+
+/// A record of a batch that does not arrive keeps no memory: what was declared is returned.
+#[test]
+fn a_record_that_was_only_declared_leaves_its_memory_to_others() {
+    const SENDERS: usize = 20;
+    const DECLARED: u32 = 3_000_000;
+    let (_folder, server, mut api) = Server::fresh();
+    let storage = api.create_storage("slow");
+    let mut senders = Vec::new();
+    for at in 0..SENDERS {
+        let name = format!("agent-{at}");
+        let slow = Agent::declare(&mut api, &storage, &name, "s", "none");
+        let head = format!(
+            "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: \
+             application/vnd.tracehold.packets\r\ncontent-length: 60000000\r\n\r\n",
+            slow.path()
+        );
+        let record = [&DECLARED.to_le_bytes()[..], &[0; 20], &[7; 5000]].concat();
+        let mut sender = server.connect();
+        sender.write(&[head.as_bytes(), &record]).unwrap();
+        senders.push(sender);
+    }
+    let declared = SENDERS as f64 * f64::from(DECLARED);
+    let mut wait_for = |what: &str, is_so: &dyn Fn(f64) -> bool| {
+        let begin = Instant::now();
+        loop {
+            let bytes = api.metric("tracehold_storage_in_flight_bytes");
+            if is_so(bytes) {
+                return;
+            }
+            assert!(
+                begin.elapsed() < Duration::from_secs(20),
+                "{what}: {bytes} bytes"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    // A sender that goes on at once finds its memory.
+    wait_for("what is declared is reserved", &|bytes| {
+        bytes > declared / 2.0
+    });
+    let kept = SENDERS as f64 * 8192.0;
+    wait_for("what did not arrive is returned", &|bytes| bytes < kept);
+    let agent = Agent::declare(&mut api, &storage, "quick", "s", "none");
+    agent.push(&mut api, 0, &vec![7; 20 << 20]);
+    drop(senders);
+}
+
+/// A connection has its share of the memory with all of its streams together.
+#[test]
+fn the_streams_of_a_connection_share_what_it_may_have() {
+    const MIB: usize = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let config = "[ingest]\npacket_bytes_max = 4194304\nin_flight_bytes_max = 16777216\n\
+                  agent_share_percent = 100\nconnection_share_percent = 25\n\
+                  [http]\nreceive_window_bytes = 33554432\n";
+    let server = Server::start(folder.path(), &Settings::with_config(config));
+    let mut api = server.api();
+    let storage = api.create_storage("shared");
+    let agent = Agent::declare(&mut api, &storage, "greedy", "s", "none");
+    // Each stream sends most of a packet, and no end.
+    let mut greedy = Http2Streams::open(server.address()).unwrap();
+    for sequence in 0..12 {
+        greedy
+            .begin(agent.path(), sequence, 4 * MIB, 2 * MIB)
+            .unwrap();
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    let bytes = api.metric("tracehold_storage_in_flight_bytes");
+    assert!(bytes > 1.5 * MIB as f64, "{bytes}");
+    assert!(bytes < 6.5 * MIB as f64, "{bytes}");
+    let modest = Agent::declare(&mut api, &storage, "modest", "s", "none");
+    modest.push(&mut api, 0, &vec![7; 3 * MIB]);
 }

@@ -37,12 +37,20 @@ const LIMITS: &[(&str, &str, i64, i64)] = &[
     ("audit", "file_bytes_max", 4096, TIB),
     ("audit", "files_max", 1, 10_000),
     ("tls", "reload_seconds", 1, DAY_SECONDS),
+    ("otlp", "resources_max", 1, MIB),
+    ("otlp", "scopes_max", 1, 16 * MIB),
+    ("otlp", "spans_max", 1, 64 * MIB),
+    ("otlp", "events_max", 1, 64 * MIB),
+    ("otlp", "attributes_max", 1, 64 * MIB),
+    // As deep as readers go.
+    ("otlp", "value_depth_max", 1, 32),
     // The maximum packet size of the storage format.
     ("ingest", "packet_bytes_max", 1, 256 * MIB),
     ("ingest", "request_bytes_max", 1, TIB),
     ("ingest", "in_flight_bytes_max", 1, TIB),
     ("ingest", "agent_share_percent", 1, 100),
     ("ingest", "connection_share_percent", 1, 100),
+    ("ingest", "protocol_share_percent", 1, 100),
     ("ingest", "batch_packets_max", 1, 16 << 20),
     // The range of zstd.
     ("ingest", "zstd_window_bytes_max", 1024, 2 * GIB),

@@ -1,10 +1,11 @@
-//! Section `[otlp]`: the ports of OpenTelemetry.
+//! Section `[otlp]`: the ports of OpenTelemetry, and how much one request may contain.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use trace_kinds::otlp::RequestLimits;
 
 use super::invalid::InvalidSetting;
 
@@ -16,6 +17,32 @@ pub struct OtlpConfig {
     pub grpc_listen: OtlpListen,
     /// Where OTLP/HTTP is accepted in addition to `http.listen`.
     pub http_listen: OtlpListen,
+    /// Maximum number of `ResourceSpans` in a request.
+    pub resources_max: u32,
+    /// Maximum number of `ScopeSpans` in a request.
+    pub scopes_max: u32,
+    /// Maximum number of spans in a request.
+    pub spans_max: u32,
+    /// Maximum number of events and links of all spans of a request.
+    pub events_max: u32,
+    /// Maximum number of attributes in a request, with the entries of maps and arrays.
+    pub attributes_max: u32,
+    /// Maximum number of maps and arrays in each other in an attribute.
+    pub value_depth_max: u32,
+}
+
+impl OtlpConfig {
+    /// How much a request may contain.
+    pub fn request_limits(&self) -> RequestLimits {
+        RequestLimits {
+            resources: self.resources_max,
+            scopes: self.scopes_max,
+            spans: self.spans_max,
+            events: self.events_max,
+            attributes: self.attributes_max,
+            value_depth: self.value_depth_max,
+        }
+    }
 }
 
 impl Default for OtlpConfig {
@@ -23,6 +50,12 @@ impl Default for OtlpConfig {
         Self {
             grpc_listen: OtlpListen::Port(4317),
             http_listen: OtlpListen::Port(4318),
+            resources_max: 16_384,
+            scopes_max: 65_536,
+            spans_max: 262_144,
+            events_max: 1_048_576,
+            attributes_max: 4_194_304,
+            value_depth_max: 32,
         }
     }
 }

@@ -41,6 +41,7 @@ pub struct Config {
     pub storage: StorageConfig,
     /// Deletion of old storages.
     pub retention: RetentionConfig,
+    /// What agents may store.
     /// Tracing of the server's I/O.
     pub io_trace: IoTraceConfig,
     /// Threads.
@@ -163,6 +164,8 @@ pub struct IngestConfig {
     pub agent_share_percent: u32,
     /// Share of this memory for the packets of one connection; a packet above it is accepted alone.
     pub connection_share_percent: u32,
+    /// Share of this memory for pushed packets, and for requests of spans.
+    pub protocol_share_percent: u32,
     /// Maximum number of packets in a request.
     pub batch_packets_max: u32,
     /// Maximum zstd window of a request body.
@@ -177,6 +180,7 @@ impl Default for IngestConfig {
             in_flight_bytes_max: 64 << 20,
             agent_share_percent: 50,
             connection_share_percent: 25,
+            protocol_share_percent: 75,
             batch_packets_max: 65_536,
             zstd_window_bytes_max: 8 << 20,
         }
@@ -187,6 +191,16 @@ impl IngestConfig {
     /// Memory for the packets of one agent.
     pub fn agent_bytes_max(&self) -> u64 {
         share(self.in_flight_bytes_max, self.agent_share_percent)
+    }
+
+    /// Memory for the packets of one protocol.
+    pub fn protocol_bytes_max(&self) -> u64 {
+        share(self.in_flight_bytes_max, self.protocol_share_percent)
+    }
+
+    /// Memory for the decoders of one protocol.
+    pub fn decoder_bytes_max(&self) -> u64 {
+        self.in_flight_bytes_max / 2
     }
 
     /// Memory for the packets of one connection.
@@ -281,6 +295,7 @@ pub struct StorageConfig {
     /// Bytes per second at which full data files of open storages are arranged, all storages
     /// together; 0 = they are arranged when their storage is finalized.
     pub full_file_arranging_bytes_per_second_max: u64,
+    /// Time between two writes that are tried to learn whether the disk works; 0 = off.
     /// Bytes per second at which files are re-read and compared with their checksums in the
     /// background; 0 = off.
     pub scrub_bytes_per_second: u64,

@@ -353,7 +353,9 @@ async fn serve_http1(
     closing: impl Future<Output = ()>,
 ) {
     let requests = AtomicU64::new(0);
+    let share = Arc::new(ConnectionShare::default());
     let service = service_fn(|mut request: hyper::Request<_>| {
+        request.extensions_mut().insert(Arc::clone(&share));
         if let Some(queue) = &with.queue {
             request.extensions_mut().insert(Arc::clone(queue));
         }

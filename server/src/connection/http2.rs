@@ -31,6 +31,7 @@ use super::registry::{Activity, Answering};
 use super::stream::GuardedStream;
 use crate::config::HttpConfig;
 use crate::gate::{Flaw, Gate};
+use crate::ingest::ConnectionShare;
 
 /// How often a connection is examined.
 const EXAMINED_EVERY: Duration = Duration::from_secs(1);
@@ -58,7 +59,9 @@ pub(super) async fn serve(
     closing: impl Future<Output = ()>,
 ) {
     let streams = Arc::new(Streams::default());
-    let service = service_fn(|request: hyper::Request<_>| {
+    let share = Arc::new(ConnectionShare::default());
+    let service = service_fn(|mut request: hyper::Request<_>| {
+        request.extensions_mut().insert(Arc::clone(&share));
         let stream = Stream::begin(&streams, &activity);
         let (gate, activity) = (Arc::clone(gate), Arc::clone(&activity));
         async move {

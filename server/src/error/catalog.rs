@@ -93,6 +93,8 @@ const CATALOG: &[Entry] = catalog! {
     404 "stream_not_found" "stream not found",
         "the agent has not declared a stream with this id",
         "declare it with PUT /api/v1/agents/{agent}/streams/{stream} and {\"kind\": …}";
+        "they are decoded with the streams and the trace metadata of the agent",
+        "finalize or delete the storage that detail names, then delete the agent";
     409 "agent_metadata_conflict" "the agent has different trace metadata on this server",
         "packets are decoded with the trace metadata of their agent, and an agent of this name \
          already has other metadata here",
@@ -173,6 +175,9 @@ const CATALOG: &[Entry] = catalog! {
     413 "body_too_large" "the body is too large",
         "the limit counts decoded bytes",
         "split it into several requests, or raise ingest.request_bytes_max";
+    413 "otlp_too_large" "the request contains too much",
+        "everything in a request takes memory when it is read, however few bytes it has",
+        "send smaller batches, or raise the setting that detail names";
     413 "packet_too_large" "the packet is too large",
         "every packet must fit in memory",
         "split it into smaller packets, or raise ingest.packet_bytes_max";
@@ -217,6 +222,7 @@ const CATALOG: &[Entry] = catalog! {
     503 "storage_recovering" "the storage is being recovered",
         "the server started a moment ago and still scans data files of the storage",
         "send the request again after Retry-After; /readyz shows the progress";
+         settings";
     507 "disk_full" "the disk is full",
         "a write failed for lack of space, or of an inode for another file",
         "delete storages or add space; ingest resumes on its own";

@@ -72,6 +72,10 @@ impl From<StorageError> for Problem {
 
 impl From<IngestError> for Problem {
     fn from(error: IngestError) -> Self {
+        let error = match error {
+            IngestError::NoRoom(error) => return error.into(),
+            error => error,
+        };
         let code = match &error {
             IngestError::MediaTypeUnsupported(_) => "media_type_unsupported",
             IngestError::EncodingUnsupported => "encoding_unsupported",
@@ -82,7 +86,14 @@ impl From<IngestError> for Problem {
             IngestError::TooManyPackets { .. } => "too_many_packets",
             IngestError::Empty => "packet_empty",
             IngestError::Record { .. } => "record_damaged",
-            IngestError::Request(_) => "otlp_malformed",
+            IngestError::Request { field, .. } => {
+                let problem = problem("otlp_malformed").detail(error.to_string());
+                return match field {
+                    Some(field) => problem.member("field", field.as_str()),
+                    None => problem,
+                };
+            }
+            IngestError::TooMany { .. } => "otlp_too_large",
             IngestError::AgentOutOfScope(_) => {
                 return Self::new(
                     StatusCode::FORBIDDEN,
@@ -107,6 +118,7 @@ impl From<IngestError> for Problem {
                 .closing();
             }
             IngestError::NotAdmitted(ended) => return (*ended).into(),
+            IngestError::NoRoom(_) => "busy",
             IngestError::Body(_) | IngestError::Broken(_) => {
                 return Self::new(
                     StatusCode::BAD_REQUEST,

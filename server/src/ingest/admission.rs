@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use storage_core::{ByteBudget, BytePermit, StorageError, packet_charge};
+use storage_core::{ByteBudget, BytePermit, Holder, StorageError, packet_charge};
 
 /// Whether memory is not available now, and may be later.
 pub(super) fn is_busy(error: &StorageError) -> bool {
@@ -25,42 +25,42 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves `bytes` for packets of `agent` if they are available and no request waits for them.
+    /// Reserves `bytes` for packets of `holder` if they are free and no request waits for them.
     ///
     /// # Errors
     /// As [`ByteBudget::try_acquire_for`] when they are not available now; see [`is_busy`].
     pub(super) fn try_new(
         budget: &ByteBudget,
-        agent: &str,
+        holder: Holder<'_>,
         bytes: u64,
     ) -> Result<Self, StorageError> {
-        Ok(Self::of(budget, budget.try_acquire_for(agent, bytes)?))
+        Ok(Self::of(budget, budget.try_acquire_for(holder, bytes)?))
     }
 
-    /// Reserves `bytes` for packets of `agent`, waiting for the agent's turn.
+    /// Reserves `bytes` for packets of `holder`, waiting for its turn.
     ///
     /// # Errors
     /// [`StorageError::Busy`] when the turn does not come in time.
     pub(super) async fn wait_for(
         budget: &ByteBudget,
-        agent: &str,
+        holder: Holder<'_>,
         bytes: u64,
     ) -> Result<Self, StorageError> {
-        let first = budget.acquire(agent, bytes, ADMISSION_WAIT).await?;
+        let first = budget.acquire(holder, bytes, ADMISSION_WAIT).await?;
         Ok(Self::of(budget, first))
     }
 
-    /// Reserves memory for a packet of `agent` of which `bytes` are expected, waiting for the
-    /// agent's turn.
+    /// Reserves memory for a packet of `holder` of which `bytes` are expected, waiting for its
+    /// turn.
     ///
     /// # Errors
     /// [`StorageError::Busy`] when the turn does not come in time.
     pub(super) async fn wait_for_packet(
         budget: &ByteBudget,
-        agent: &str,
+        holder: Holder<'_>,
         bytes: u64,
     ) -> Result<Self, StorageError> {
-        let mut reservation = Self::wait_for(budget, agent, packet_charge(bytes)).await?;
+        let mut reservation = Self::wait_for(budget, holder, packet_charge(bytes)).await?;
         reservation.bookkeeping = reservation.split(packet_charge(0));
         Ok(reservation)
     }
@@ -85,17 +85,27 @@ impl Reservation {
         self.permit.try_grow(bytes, own)
     }
 
-    /// Reserves `bytes` in all for the first bytes of a packet, waiting for the turn of `agent` as
+    /// Reserves `bytes` in all for the first bytes of a packet, waiting for the turn of `holder` as
     /// a new request would: it keeps nothing meanwhile that others could wait for.
-    pub(super) async fn ensure(&mut self, agent: &str, bytes: u64) -> Result<(), StorageError> {
+    pub(super) async fn ensure(
+        &mut self,
+        holder: Holder<'_>,
+        bytes: u64,
+    ) -> Result<(), StorageError> {
         let lacking = bytes.saturating_sub(self.left());
         if lacking == 0 || self.try_grow(lacking).is_ok() {
             return Ok(());
         }
         self.permit = self.budget.nothing();
         self.bookkeeping = self.budget.nothing();
-        *self = Self::wait_for_packet(&self.budget, agent, bytes).await?;
+        *self = Self::wait_for_packet(&self.budget, holder, bytes).await?;
         Ok(())
+    }
+
+    /// Returns what is reserved beyond `bytes`.
+    pub(super) fn keep(&mut self, bytes: u64) {
+        let kept = self.permit.split(bytes);
+        self.permit = kept;
     }
 
     /// Bytes that `split` can still return.

@@ -3,10 +3,12 @@
 use axum::body::Body;
 use bytes::{Buf, Bytes, BytesMut};
 use http_body_util::BodyExt;
+use storage_core::Holder;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant, timeout_at};
 
 use super::admission::Reservation;
-use super::encoding::{ContentEncoding, Decoder};
+use super::encoding::{ContentEncoding, Decoder, DecoderMemory};
 use super::error::IngestError;
 use crate::problem::Problem;
 use crate::request_body::BodyError;
@@ -19,15 +21,35 @@ const DECLARED_BYTES_MAX: u64 = 16 << 10;
 /// From this many bytes on a packet must keep arriving at [`HELD_BYTES_PER_SECOND_MIN`]: it takes
 /// memory that others wait for.
 const HELD_BYTES: usize = 1 << 20;
-/// Minimum average rate of a packet that takes more than [`HELD_BYTES`], after [`HELD_GRACE`].
+/// Minimum rate of a packet that takes more than [`HELD_BYTES`], after [`HELD_GRACE`].
 const HELD_BYTES_PER_SECOND_MIN: usize = 512 << 10;
+/// From this many bytes on, what is held is to be complete within [`DOUBLING_SECONDS`] if it were
+/// to double: the minimum rate rises with what is held.
+const RISING_BYTES: usize = 16 << 20;
+const DOUBLING_SECONDS: usize = RISING_BYTES / HELD_BYTES_PER_SECOND_MIN;
 /// Time in which no rate is required.
 const HELD_GRACE: Duration = Duration::from_secs(10);
+
+/// The longest that `held` bytes of a packet may take to arrive.
+fn longest_for(held: usize) -> Duration {
+    let at_first = held.min(RISING_BYTES) / HELD_BYTES_PER_SECOND_MIN;
+    // Each step of RISING_BYTES at the rate of what is held when it begins.
+    let steps = held.saturating_sub(RISING_BYTES) / RISING_BYTES;
+    let rising: f64 = (1..=steps)
+        .map(|step| DOUBLING_SECONDS as f64 / step as f64)
+        .sum();
+    let rest = held.saturating_sub(RISING_BYTES) % RISING_BYTES;
+    let rest = rest as f64 / RISING_BYTES as f64 * DOUBLING_SECONDS as f64 / (steps + 1) as f64;
+    HELD_GRACE + Duration::from_secs(at_first as u64) + Duration::from_secs_f64(rising + rest)
+}
 
 /// Reads and decodes a request body.
 pub(super) struct BodyReader {
     body: Body,
     decoder: Option<Decoder>,
+    memory: DecoderMemory,
+    /// What the decoder has of it.
+    held: Option<OwnedSemaphorePermit>,
     /// Encoded bytes not decoded yet.
     encoded: Bytes,
     /// The decoder may hold decoded bytes that did not fit into the last piece.
@@ -42,7 +64,7 @@ impl BodyReader {
     pub(super) fn new(
         body: Body,
         encoding: ContentEncoding,
-        window_bytes_max: u64,
+        (window_bytes_max, memory): (u64, &DecoderMemory),
         what: &'static str,
         decoded_bytes_max: u64,
     ) -> Result<Self, IngestError> {
@@ -59,12 +81,20 @@ impl BodyReader {
         Ok(Self {
             body,
             decoder,
+            memory: memory.clone(),
+            held: None,
             encoded: Bytes::new(),
             has_more_output: false,
             decoded_bytes: 0,
             decoded_bytes_max,
             what,
         })
+    }
+
+    /// Bytes so far.
+    #[cfg(test)]
+    pub(super) fn decoded_bytes(&self) -> u64 {
+        self.decoded_bytes
     }
 
     /// Length of the decoded body, if it is declared.
@@ -84,7 +114,8 @@ impl BodyReader {
             .unwrap_or_else(|| sent().clamp(1, GROWTH_BYTES_MIN as u64))
     }
 
-    /// The next piece, which is never empty; `None` at the end.
+    /// The next piece, which is never empty; `None` at the end. Nothing is lost when the call is
+    /// cancelled.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, IngestError> {
         loop {
             let piece = match &mut self.decoder {
@@ -93,6 +124,10 @@ impl BodyReader {
                     Some(piece) => piece,
                 },
                 Some(decoder) => {
+                    // Decoding is CPU work: yield to other requests of this thread.
+                    tokio::task::consume_budget().await;
+                    // Its window is known, and not yet filled, after the first step.
+                    self.memory.hold(&mut self.held, decoder.memory()).await?;
                     if self.encoded.is_empty() && !self.has_more_output {
                         match frame(&mut self.body).await? {
                             None => return finish(decoder).map(|()| None),
@@ -108,8 +143,6 @@ impl BodyReader {
                     if is_stuck {
                         return Err(IngestError::damaged("the decoder makes no progress"));
                     }
-                    // Decoding is CPU work: yield to other requests of this thread.
-                    tokio::task::consume_budget().await;
                     piece.into()
                 }
             };
@@ -128,7 +161,7 @@ impl BodyReader {
 
     /// The next piece of a packet of which `held` bytes have arrived, within the time that they
     /// allow.
-    async fn next_in_time(
+    pub(super) async fn next_in_time(
         &mut self,
         held: usize,
         started: Instant,
@@ -136,26 +169,25 @@ impl BodyReader {
         if held < HELD_BYTES {
             return self.next().await;
         }
-        let earned = Duration::from_secs((held / HELD_BYTES_PER_SECOND_MIN) as u64);
-        let next = timeout_at(started + HELD_GRACE + earned, self.next());
+        let next = timeout_at(started + longest_for(held), self.next());
         next.await.unwrap_or_else(|_| {
             let received = held as u64;
             Err(IngestError::Body(BodyError::TooSlow { received }))
         })
     }
 
-    /// Reads the complete body of a packet of `agent` into one buffer. The reservation starts at
+    /// Reads the complete body of a packet of `holder` into one buffer. The reservation starts at
     /// `reserved_bytes` and grows as the body arrives.
     pub(super) async fn read_all(
         mut self,
         reservation: &mut Reservation,
-        agent: &str,
+        holder: Holder<'_>,
     ) -> Result<Bytes, Problem> {
         let known = self.known_length().unwrap_or(0);
         let Some(first) = self.next().await? else {
             return Ok(Bytes::new());
         };
-        reservation.ensure(agent, first.len() as u64).await?;
+        reservation.ensure(holder, first.len() as u64).await?;
         if first.len() as u64 == known {
             // The body arrived in one piece and needs no copy. Its end has yet to be read.
             return match self.next().await? {
@@ -215,4 +247,25 @@ async fn frame(body: &mut Body) -> Result<Option<Bytes>, IngestError> {
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minimum_rate_rises_with_what_is_held() {
+        const MIB: usize = 1 << 20;
+        for (held, seconds) in [
+            (0, 10),
+            (MIB, 12),
+            (8 * MIB, 26),
+            (16 * MIB, 42),
+            (32 * MIB, 74),
+            (48 * MIB, 90),
+            (64 * MIB, 100),
+        ] {
+            assert_eq!(longest_for(held).as_secs(), seconds, "{held}");
+        }
+    }
 }

@@ -1,13 +1,66 @@
 //! `Content-Encoding` of packet bodies, decoded in pieces and with bounded memory.
 
+use std::sync::Arc;
+
 use flate2::{Decompress, FlushDecompress, Status};
 use http::{HeaderMap, header};
-use zstd::stream::raw::{DParameter, Decoder as ZstdDecoder, InBuffer, Operation, OutBuffer};
+use storage_core::StorageError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 
+use super::admission::ADMISSION_WAIT;
 use super::error::IngestError;
 
 /// Size of decoded pieces, in bytes.
 const PIECE_BYTES: usize = 64 << 10;
+
+/// The unit in which memory of decoders is counted.
+const UNIT_BYTES: u64 = 1024;
+/// A decoder of gzip, with its window.
+const GZIP_DECODER_BYTES: u64 = 48 << 10;
+
+/// Memory of the decoders of all requests: few bytes declare a window of many, and a decoder has it
+/// until its request ends.
+#[derive(Debug, Clone)]
+pub(super) struct DecoderMemory {
+    free: Arc<Semaphore>,
+    max: u64,
+}
+
+impl DecoderMemory {
+    pub(super) fn new(bytes_max: u64) -> Self {
+        let units = usize::try_from(bytes_max / UNIT_BYTES).unwrap_or(usize::MAX);
+        Self {
+            free: Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS))),
+            max: bytes_max,
+        }
+    }
+
+    /// Adds to what a decoder holds, so that it holds `bytes`; waits for others to end.
+    pub(super) async fn hold(
+        &self,
+        held: &mut Option<OwnedSemaphorePermit>,
+        bytes: u64,
+    ) -> Result<(), IngestError> {
+        // One that needs more than there is has all of it.
+        let needed = bytes.min(self.max).div_ceil(UNIT_BYTES);
+        let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let lacking = needed.saturating_sub(has as u64);
+        let Some(lacking) = u32::try_from(lacking).ok().filter(|lacking| *lacking > 0) else {
+            return Ok(());
+        };
+        let free = Arc::clone(&self.free).acquire_many_owned(lacking);
+        let Ok(Ok(more)) = tokio::time::timeout(ADMISSION_WAIT, free).await else {
+            let of = "decoders of bodies";
+            return Err(StorageError::ShareUsed { of, max: self.max }.into());
+        };
+        match held {
+            Some(held) => held.merge(more),
+            None => *held = Some(more),
+        }
+        Ok(())
+    }
+}
 
 /// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,10 +110,11 @@ impl ContentEncoding {
             Self::Gzip => Inner::Gzip(Box::new(Decompress::new_gzip(15))),
             Self::Zstd => {
                 let log = window_bytes_max.max(1).ilog2().clamp(10, 31);
-                let mut decoder = ZstdDecoder::new().map_err(IngestError::damaged)?;
+                let failed = |code| IngestError::damaged(get_error_name(code));
+                let mut decoder = DCtx::create();
                 decoder
                     .set_parameter(DParameter::WindowLogMax(log))
-                    .map_err(IngestError::damaged)?;
+                    .map_err(failed)?;
                 Inner::Zstd(decoder)
             }
         };
@@ -73,7 +127,7 @@ impl ContentEncoding {
 
 enum Inner {
     Gzip(Box<Decompress>),
-    Zstd(ZstdDecoder<'static>),
+    Zstd(DCtx<'static>),
 }
 
 /// Decodes one encoding.
@@ -105,8 +159,8 @@ impl Decoder {
             Inner::Zstd(decoder) => {
                 let mut from = InBuffer::around(input);
                 let hint = decoder
-                    .run(&mut from, &mut OutBuffer::around(&mut piece))
-                    .map_err(IngestError::damaged)?;
+                    .decompress_stream(&mut OutBuffer::around(&mut piece), &mut from)
+                    .map_err(|code| IngestError::damaged(get_error_name(code)))?;
                 (from.pos(), hint == 0)
             }
         };
@@ -115,6 +169,14 @@ impl Decoder {
         }
         *input = &input[used..];
         Ok(piece)
+    }
+
+    /// Bytes that it has in memory.
+    pub(super) fn memory(&self) -> u64 {
+        match &self.inner {
+            Inner::Gzip(_) => GZIP_DECODER_BYTES,
+            Inner::Zstd(decoder) => decoder.sizeof() as u64,
+        }
     }
 
     /// Whether a piece of this length means that the decoder may have more output.

@@ -1,7 +1,9 @@
 //! Errors of packet bodies. `crate::error` maps each to a status and a remedy.
 
+use storage_core::StorageError;
 use storage_format::AgentId;
 use thiserror::Error;
+use trace_kinds::otlp::{Counted, RequestError};
 
 use crate::access::Ended;
 use crate::request_body::BodyError;
@@ -44,8 +46,18 @@ pub(crate) enum IngestError {
     #[error("the request has spans of agent `{0}`")]
     AgentOutOfScope(AgentId),
     /// The request is not valid OTLP.
-    #[error("the request cannot be read: {0}")]
-    Request(String),
+    #[error("the request cannot be read: {what}")]
+    Request {
+        what: String,
+        /// The field in which that is, as JSON names it.
+        field: Option<String>,
+    },
+    /// The request contains more than is accepted at once.
+    #[error("the request has more than {max} {counted} ({} = {max})", limit_key(*counted))]
+    TooMany { counted: Counted, max: u32 },
+    /// There is no memory for what arrives.
+    #[error(transparent)]
+    NoRoom(#[from] StorageError),
     /// The body is incomplete.
     #[error(transparent)]
     Body(#[from] BodyError),
@@ -55,6 +67,30 @@ pub(crate) enum IngestError {
     /// The body is incomplete, as the framework reports.
     #[error("the body is incomplete: {0}")]
     Broken(String),
+}
+
+/// The setting of a limit.
+fn limit_key(counted: Counted) -> &'static str {
+    match counted {
+        Counted::Resources => "otlp.resources_max",
+        Counted::Scopes => "otlp.scopes_max",
+        Counted::Spans => "otlp.spans_max",
+        Counted::Events => "otlp.events_max",
+        Counted::Attributes => "otlp.attributes_max",
+        Counted::Depth => "otlp.value_depth_max",
+    }
+}
+
+impl From<RequestError> for IngestError {
+    fn from(error: RequestError) -> Self {
+        match error {
+            RequestError::Exceeded { counted, max } => Self::TooMany { counted, max },
+            RequestError::Malformed { ref field, .. } => Self::Request {
+                what: error.to_string(),
+                field: field.clone(),
+            },
+        }
+    }
 }
 
 impl IngestError {

@@ -6,6 +6,7 @@
 //! earlier packet of the stream (the counter of lost events, the time unit) is only reported when
 //! that packet is known to be the preceding one.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use trace_kinds::chrome::ChromeDecoder;
 use trace_kinds::dft::{DftDecoder, DftVisitor, Metadata, Names, PacketDecoder, TimeUnit};
 use trace_kinds::gzip::{PiecePacket, is_piece};
 use trace_kinds::io_trace::IoTraceDecoder;
+use trace_kinds::otlp::{RESOURCE_MEMORY_BYTES, RequestLimits};
 use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
 use trace_kinds::{Container, Decoder, Event, otlp};
 
@@ -33,6 +35,8 @@ const STREAMS_MAX: usize = 4096;
 /// packets that `tracehold push` cuts are far shorter.
 const GZIP_BYTES_MAX: usize = 8 << 20;
 const GZIP_TEXT_BYTES_MAX: u64 = 32 << 20;
+/// Memory for the facts of an OTLP request: the tree of its JSON, and its resources.
+const FACTS_MEMORY_BYTES: usize = 16 << 20;
 
 /// Creates readers of facts, and remembers what the next packet of each stream needs.
 #[derive(Default)]
@@ -376,12 +380,21 @@ fn dft_facts(
 
 /// The facts of an OTLP request.
 fn otlp_facts(packet: &[u8]) -> Facts {
-    let parts = if otlp::is_json(packet) {
-        otlp::to_protobuf(packet).and_then(|request| otlp::check(&request))
+    let limits = RequestLimits::READABLE;
+    let request = if otlp::is_json(packet) {
+        match otlp::to_protobuf_within(packet, FACTS_MEMORY_BYTES, &limits) {
+            Ok(Some(request)) => Cow::Owned(request),
+            // What takes more is parsed when it is queried.
+            Ok(None) | Err(_) => return Facts::default(),
+        }
     } else {
-        otlp::check(packet)
+        Cow::Borrowed(packet)
     };
-    let Ok(parts) = parts else {
+    let resources = otlp::resource_count(&request);
+    if resources.saturating_mul(RESOURCE_MEMORY_BYTES) > FACTS_MEMORY_BYTES {
+        return Facts::default();
+    }
+    let Ok(parts) = otlp::check(&request, &limits) else {
         return Facts::default();
     };
     let mut span = Span::default();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::request::Parts;
 use recording::{Packet, Recorded, Recorder};
 use storage_core::{BytePermit, StorageError, check_position, packet_charge};
 use storage_format::frame::Facts;
@@ -20,6 +20,7 @@ use super::error::IngestError;
 use super::facts::FactsReader;
 use super::push::{Pusher, is_batch, position, prefers_async};
 use super::records::Records;
+use super::shares::RequestShares;
 use super::target::Target;
 use crate::problem::Problem;
 use crate::receipts::Receipts;
@@ -36,6 +37,7 @@ struct Waiting {
 /// The packets of one request.
 struct FanOut<'a> {
     recorder: &'a Recorder,
+    shares: RequestShares,
     agent: AgentId,
     stream: StreamId,
     kind: Kind,
@@ -54,12 +56,13 @@ impl Pusher {
         &self,
         recorder: &Recorder,
         (agent, stream): (AgentId, StreamId),
-        headers: &HeaderMap,
+        head: &Parts,
         body: Body,
     ) -> Result<Receipts, Problem> {
+        let headers = &head.headers;
         let encoding = ContentEncoding::of(headers)?;
         let waits = !prefers_async(headers);
-        let window = self.limits.zstd_window_bytes_max;
+        let window = (self.limits.zstd_window_bytes_max, &self.decoders);
         let target = Target {
             // Facts are remembered per stream, and the buffer belongs to no storage.
             storage: StorageId::from_bytes([0; 16]),
@@ -70,6 +73,7 @@ impl Pusher {
         let (mut facts, context) = self.reader(&target, kind).await?;
         let mut fan = FanOut {
             recorder,
+            shares: self.shares.of(&head.extensions),
             context,
             agent,
             stream,
@@ -94,8 +98,8 @@ impl Pusher {
         let submitted = async {
             while let Some(header) = records.head().await? {
                 let charge = packet_charge(u64::from(header.length));
-                let reservation = self.reserve_for(&mut fan, charge).await?;
-                let payload = records.payload(&header).await?;
+                let mut reservation = self.reserve_for(&mut fan, charge).await?;
+                let payload = records.payload(&header, &mut reservation).await?;
                 self.arrived(1, payload.len() as u64);
                 let position = header.position;
                 let packet_facts = facts.of(position, &payload);
@@ -124,10 +128,10 @@ impl Pusher {
         body_reader: BodyReader,
     ) -> Result<Receipts, Problem> {
         let budget = self.engine.budget();
-        let agent = fan.agent.as_str();
+        let holder = fan.shares.holder(fan.agent.as_str());
         let mut reservation =
-            Reservation::wait_for_packet(budget, agent, body_reader.reserved_bytes()).await?;
-        let payload = body_reader.read_all(&mut reservation, agent).await?;
+            Reservation::wait_for_packet(budget, holder, body_reader.reserved_bytes()).await?;
+        let payload = body_reader.read_all(&mut reservation, holder).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
         }
@@ -146,12 +150,13 @@ impl Pusher {
     async fn reserve_for(&self, fan: &mut FanOut<'_>, bytes: u64) -> Result<Reservation, Problem> {
         let budget = self.engine.budget();
         loop {
-            match Reservation::try_new(budget, fan.agent.as_str(), bytes) {
+            let holder = fan.shares.holder(fan.agent.as_str());
+            match Reservation::try_new(budget, holder, bytes) {
                 Err(error) if is_busy(&error) && !fan.waiting.is_empty() => {
                     fan.finish_oldest().await?;
                 }
                 Err(error) if is_busy(&error) => {
-                    return Ok(Reservation::wait_for(budget, fan.agent.as_str(), bytes).await?);
+                    return Ok(Reservation::wait_for(budget, holder, bytes).await?);
                 }
                 submitted => return Ok(submitted?),
             }

@@ -9,14 +9,18 @@ mod fan_out;
 mod identity;
 mod metadata;
 mod otlp;
+mod otlp_request;
 mod push;
 mod records;
+mod shares;
 mod target;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use encoding::ContentEncoding;
 pub(crate) use error::IngestError;
-pub(crate) use otlp::{ExportOutcome, OtlpEncoding, TraceRequests};
+pub(crate) use otlp::TraceRequests;
+pub(crate) use otlp_request::{ExportOutcome, OtlpEncoding};
 pub(crate) use push::{Pusher, prefers_async};
+pub(crate) use shares::ConnectionShare;
 pub(crate) use target::Target;

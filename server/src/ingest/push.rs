@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use http::HeaderMap;
+use http::request::Parts;
 use storage_core::{
     Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError, packet_charge,
 };
@@ -15,11 +16,12 @@ use trace_kinds::StreamContext;
 
 use super::admission::{Reservation, is_busy};
 use super::body::BodyReader;
-use super::encoding::ContentEncoding;
+use super::encoding::{ContentEncoding, DecoderMemory};
 use super::error::IngestError;
 use super::facts::{FactsReader, FactsReaders};
 use super::metadata::MetadataCache;
 use super::records::Records;
+use super::shares::{ProtocolShares, RequestShares};
 use super::target::Target;
 use crate::config::{BenchConfig, IngestConfig};
 use crate::media_type::media_type;
@@ -47,6 +49,8 @@ pub(crate) struct Pusher {
     facts: FactsReaders,
     traces: MetadataCache,
     receipt_memory: ReceiptMemory,
+    pub(super) shares: ProtocolShares,
+    pub(super) decoders: DecoderMemory,
 }
 
 impl Pusher {
@@ -58,6 +62,8 @@ impl Pusher {
     ) -> Self {
         let limits_bytes = limits.in_flight_bytes_max;
         Self {
+            shares: ProtocolShares::new("pushes of packets", &limits),
+            decoders: DecoderMemory::new(limits.decoder_bytes_max()),
             engine,
             metrics,
             limits,
@@ -85,24 +91,27 @@ impl Pusher {
     pub(crate) async fn push(
         &self,
         target: Target,
-        headers: &HeaderMap,
+        head: &Parts,
         body: Body,
     ) -> Result<Receipts, Problem> {
+        let headers = &head.headers;
         let encoding = ContentEncoding::of(headers)?;
         let waits = !prefers_async(headers);
-        let window = self.limits.zstd_window_bytes_max;
+        let window = (self.limits.zstd_window_bytes_max, &self.decoders);
         // Agent, stream and storage are checked before the body is read.
         let kind = self.kind(&target)?;
+        let shares = self.shares.of(&head.extensions);
         if is_batch(headers)? {
             let max = self.limits.request_bytes_max;
             let body_reader = BodyReader::new(body, encoding, window, "body", max)?;
-            self.push_many(&target, kind, body_reader, waits).await
+            let of = (&target, kind, shares);
+            self.push_many(of, body_reader, waits).await
         } else {
             let position = position(headers)?;
             let max = self.limits.packet_bytes_max;
             let body_reader = BodyReader::new(body, encoding, window, "packet", max)?;
-            self.push_one(&target, kind, position, body_reader, waits)
-                .await
+            let of = (&target, kind, shares);
+            self.push_one(of, position, body_reader, waits).await
         }
     }
 
@@ -120,21 +129,16 @@ impl Pusher {
 
     async fn push_one(
         &self,
-        target: &Target,
-        kind: Kind,
+        (target, kind, shares): (&Target, Kind, RequestShares),
         position: StreamPosition,
         body_reader: BodyReader,
         waits: bool,
     ) -> Result<Receipts, Problem> {
         let budget = self.engine.budget();
-        let mut reservation = Reservation::wait_for_packet(
-            budget,
-            target.agent.as_str(),
-            body_reader.reserved_bytes(),
-        )
-        .await?;
-        let agent = target.agent.as_str();
-        let payload = body_reader.read_all(&mut reservation, agent).await?;
+        let holder = shares.holder(target.agent.as_str());
+        let mut reservation =
+            Reservation::wait_for_packet(budget, holder, body_reader.reserved_bytes()).await?;
+        let payload = body_reader.read_all(&mut reservation, holder).await?;
         if payload.is_empty() {
             return Err(IngestError::Empty.into());
         }
@@ -171,8 +175,7 @@ impl Pusher {
 
     async fn push_many(
         &self,
-        target: &Target,
-        kind: Kind,
+        (target, kind, shares): (&Target, Kind, RequestShares),
         body_reader: BodyReader,
         waits: bool,
     ) -> Result<Receipts, Problem> {
@@ -184,6 +187,7 @@ impl Pusher {
         let mut batch = Batch {
             pusher: self,
             target,
+            shares,
             facts: self.reader(target, kind).await?.0,
             records,
             reservation: None,
@@ -192,7 +196,6 @@ impl Pusher {
             group_charge: 0,
             waits,
             waiting: VecDeque::new(),
-            in_flight: 0,
             refused: None,
             receipts: self.receipts(waits),
         };
@@ -222,6 +225,7 @@ impl Pusher {
 struct Batch<'a> {
     pusher: &'a Pusher,
     target: &'a Target,
+    shares: RequestShares,
     facts: FactsReader<'a>,
     records: Records,
     /// Memory for the group and some packets after it.
@@ -233,9 +237,7 @@ struct Batch<'a> {
     /// Whether receipts wait for the disk.
     waits: bool,
     /// Groups that wait for the disk, in order.
-    waiting: VecDeque<(PendingPush, u64)>,
-    /// What these take of the budget.
-    in_flight: u64,
+    waiting: VecDeque<PendingPush>,
     /// The first refusal of a group, found while the next record was awaited.
     refused: Option<StorageError>,
     receipts: Receipts,
@@ -248,7 +250,10 @@ impl Batch<'_> {
             let length = u64::from(header.length);
             let charge = packet_charge(length);
             self.reserve_for(charge).await?;
-            let payload = self.records.payload(&header).await?;
+            let payload = match &mut self.reservation {
+                Some(reservation) => self.records.payload(&header, reservation).await?,
+                None => return Err(StorageError::Stopping.into()),
+            };
             self.group_bytes += length;
             self.group_charge += charge;
             let position = header.position;
@@ -282,13 +287,12 @@ impl Batch<'_> {
         }
         let mut header = pin!(self.records.head());
         while self.refused.is_none()
-            && let Some((pending, charge)) = self.waiting.front_mut()
+            && let Some(pending) = self.waiting.front_mut()
         {
             tokio::select! {
                 biased;
                 header = &mut header => return Ok(header?),
                 outcome = pending => {
-                    self.in_flight -= *charge;
                     self.waiting.pop_front();
                     self.refused = add_receipts(outcome, &mut self.receipts).await?;
                 }
@@ -298,9 +302,7 @@ impl Batch<'_> {
     }
 
     /// Reserves memory for one more packet of the group: from this request's reservation, from free
-    /// memory, from packets of this request that complete, and at last from other requests. A
-    /// connection of HTTP/1 has one request at a time, and no more than its share; on HTTP/2 each
-    /// request has this share.
+    /// memory, from packets of this request that complete, and at last from other requests.
     async fn reserve_for(&mut self, bytes: u64) -> Result<(), Problem> {
         if self
             .reservation
@@ -314,24 +316,18 @@ impl Batch<'_> {
         let budget = self.pusher.engine.budget();
         let share = self.pusher.limits.in_flight_bytes_max / GROUP_BUDGET_SHARE;
         let wanted = bytes.max(GROUP_RESERVED_BYTES.min(share));
-        let agent = self.target.agent.as_str();
-        let connection_max = self.pusher.limits.connection_bytes_max();
-        while self.in_flight + wanted > connection_max
-            && let Some((pending, charge)) = self.waiting.pop_front()
-        {
-            self.finish_group(pending, charge).await?;
-        }
         loop {
-            match Reservation::try_new(budget, agent, wanted) {
+            let holder = self.shares.holder(self.target.agent.as_str());
+            match Reservation::try_new(budget, holder, wanted) {
                 Ok(reservation) => {
                     self.reservation = Some(reservation);
                     return Ok(());
                 }
                 Err(error) if is_busy(&error) => match self.waiting.pop_front() {
-                    Some((pending, charge)) => self.finish_group(pending, charge).await?,
+                    Some(pending) => self.finish_group(pending).await?,
                     None => {
                         self.reservation =
-                            Some(Reservation::wait_for(budget, agent, wanted).await?);
+                            Some(Reservation::wait_for(budget, holder, wanted).await?);
                         return Ok(());
                     }
                 },
@@ -345,7 +341,6 @@ impl Batch<'_> {
         if let Some(refused) = self.refused.take() {
             // The groups that follow are refused as well.
             self.waiting.clear();
-            self.in_flight = 0;
             return Err(refused.into());
         }
         let Some(reservation) = self.reservation.as_mut().filter(|_| !self.group.is_empty()) else {
@@ -374,26 +369,24 @@ impl Batch<'_> {
             return Ok(self.receipts.reserve().await?);
         }
         let pending = engine.ingest().submit(storage, push).await?;
-        self.waiting.push_back((pending, charge));
-        self.in_flight += charge;
+        self.waiting.push_back(pending);
         if self.waiting.len() > GROUPS_WAITING_MAX
-            && let Some((pending, charge)) = self.waiting.pop_front()
+            && let Some(pending) = self.waiting.pop_front()
         {
-            self.finish_group(pending, charge).await?;
+            self.finish_group(pending).await?;
         }
         Ok(())
     }
 
-    async fn finish_group(&mut self, pending: PendingPush, charge: u64) -> Result<(), Problem> {
-        self.in_flight -= charge;
+    async fn finish_group(&mut self, pending: PendingPush) -> Result<(), Problem> {
         let refused = add_receipts(pending.await, &mut self.receipts).await?;
         refused.map_or(Ok(()), |error| Err(error.into()))
     }
 
     /// Waits for everything that was submitted, up to the first refusal.
     async fn finish_groups(&mut self) -> Result<(), Problem> {
-        while let Some((pending, charge)) = self.waiting.pop_front() {
-            self.finish_group(pending, charge).await?;
+        while let Some(pending) = self.waiting.pop_front() {
+            self.finish_group(pending).await?;
         }
         Ok(())
     }

@@ -1,11 +1,17 @@
 //! The packets of a body with many of them, as it arrives.
 
 use bytes::{Bytes, BytesMut};
+use storage_core::packet_charge;
 use storage_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
 use storage_format::checksum::crc32c;
+use tokio::time::{Duration, Instant, timeout_at};
 
+use super::admission::Reservation;
 use super::body::BodyReader;
 use super::error::IngestError;
+
+/// Time within which a payload arrives for which memory was reserved as it was declared.
+const SOON: Duration = Duration::from_secs(2);
 
 /// Splits a body into records.
 pub(super) struct Records {
@@ -61,18 +67,21 @@ impl Records {
         }
     }
 
-    /// The payload of the record whose header was read last. It is copied only if it arrived in
-    /// several pieces.
-    pub(super) async fn payload(&mut self, header: &RecordHeader) -> Result<Bytes, IngestError> {
+    /// The payload of the record whose header was read last, for which `reservation` has memory. It
+    /// is copied only if it arrived in several pieces.
+    ///
+    /// Nobody waits for memory that was only declared: of a payload that does not arrive soon, what
+    /// is missing is returned, and reserved again as it comes.
+    pub(super) async fn payload(
+        &mut self,
+        header: &RecordHeader,
+        reservation: &mut Reservation,
+    ) -> Result<Bytes, IngestError> {
         let length = usize::try_from(header.length).unwrap_or(usize::MAX);
         let payload = if self.pending.len() >= length {
             self.pending.split_to(length)
         } else {
-            let mut payload = BytesMut::zeroed(length);
-            if self.fill(&mut payload).await? < length {
-                return Err(self.invalid("the body ends within a packet"));
-            }
-            payload.freeze()
+            self.slow_payload(length, reservation).await?
         };
         if crc32c(&payload) != header.checksum {
             return Err(self.invalid("the checksum of the packet does not match"));
@@ -80,6 +89,46 @@ impl Records {
         self.index += 1;
         self.offset += (RECORD_HEADER_BYTES + length) as u64;
         Ok(payload)
+    }
+
+    async fn slow_payload(
+        &mut self,
+        length: usize,
+        reservation: &mut Reservation,
+    ) -> Result<Bytes, IngestError> {
+        let started = Instant::now();
+        let mut is_soon = true;
+        // What has not arrived takes no memory yet.
+        let mut payload = BytesMut::with_capacity(length);
+        loop {
+            let count = self.pending.len().min(length - payload.len());
+            if !is_soon {
+                let needed = packet_charge((payload.len() + count) as u64);
+                reservation.grow(needed.saturating_sub(reservation.left()))?;
+            }
+            payload.extend_from_slice(&self.pending.split_to(count));
+            if payload.len() == length {
+                return Ok(payload.freeze());
+            }
+            let read = if is_soon {
+                match timeout_at(started + SOON, self.body_reader.next()).await {
+                    Ok(read) => read?,
+                    Err(_) => {
+                        is_soon = false;
+                        reservation.keep(packet_charge(payload.len() as u64));
+                        continue;
+                    }
+                }
+            } else {
+                self.body_reader
+                    .next_in_time(payload.len(), started)
+                    .await?
+            };
+            match read {
+                None => return Err(self.invalid("the body ends within a packet")),
+                Some(piece) => self.pending = piece,
+            }
+        }
     }
 
     /// Whether the next record is complete in memory, so that reading it does not wait for the

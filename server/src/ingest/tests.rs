@@ -10,10 +10,12 @@ use flate2::write::GzEncoder;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use proptest::prelude::*;
+use storage_core::ByteBudget;
 use storage_format::batch::RecordHeader;
 
+use super::admission::Reservation;
 use super::body::BodyReader;
-use super::encoding::ContentEncoding;
+use super::encoding::{ContentEncoding, DecoderMemory};
 use super::error::IngestError;
 use super::push::{is_batch, position, prefers_async};
 use super::records::Records;
@@ -55,7 +57,13 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 fn decode(encoding: ContentEncoding, body: Body, max: u64) -> Result<Vec<u8>, IngestError> {
     run(async {
-        let mut body_reader = BodyReader::new(body, encoding, WINDOW_BYTES_MAX, "body", max)?;
+        let mut body_reader = BodyReader::new(
+            body,
+            encoding,
+            (WINDOW_BYTES_MAX, &DecoderMemory::new(1 << 30)),
+            "body",
+            max,
+        )?;
         let mut complete = Vec::new();
         while let Some(piece) = body_reader.next().await? {
             assert!(!piece.is_empty());
@@ -222,17 +230,25 @@ type Packet = (u64, u64, Vec<u8>);
 fn cut(body: Body, packet_max: u64, count_max: u64) -> (Vec<Packet>, Option<IngestError>) {
     run(async {
         let identity = ContentEncoding::Identity;
-        let body_reader =
-            BodyReader::new(body, identity, WINDOW_BYTES_MAX, "body", 1 << 30).unwrap();
+        let body_reader = BodyReader::new(
+            body,
+            identity,
+            (WINDOW_BYTES_MAX, &DecoderMemory::new(1 << 30)),
+            "body",
+            1 << 30,
+        )
+        .unwrap();
         let mut records = Records::new(body_reader, packet_max, count_max);
         let mut packets = Vec::new();
+        let budget = ByteBudget::unlimited();
+        let mut room = Reservation::try_new(&budget, "agent".into(), 1 << 30).unwrap();
         loop {
             let header = match records.head().await {
                 Ok(Some(header)) => header,
                 Ok(None) => return (packets, None),
                 Err(error) => return (packets, Some(error)),
             };
-            match records.payload(&header).await {
+            match records.payload(&header, &mut room).await {
                 Ok(payload) => {
                     let StreamPosition { epoch, sequence } = header.position;
                     packets.push((epoch, sequence, payload.to_vec()));
@@ -325,4 +341,51 @@ proptest! {
         let decoded = decode(ContentEncoding::Gzip, Body::from(encoded), 1 << 20);
         prop_assert!(decoded.is_err() || decoded.unwrap() == plain);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn decoders_share_their_memory() {
+    // A frame whose window is 8 MiB, and whose length is not known.
+    let mut encoder = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.window_log(23).unwrap();
+    encoder.write_all(&vec![0; 1 << 20]).unwrap();
+    let frame = encoder.finish().unwrap();
+    let memory = DecoderMemory::new(20 << 20);
+    let mut readers = Vec::new();
+    for _ in 0..3 {
+        let (body, limit) = (in_pieces(&frame, 1000), (WINDOW_BYTES_MAX, &memory));
+        let encoding = ContentEncoding::Zstd;
+        readers.push(BodyReader::new(body, encoding, limit, "body", 1 << 30).unwrap());
+    }
+    for reader in &mut readers[..2] {
+        while reader
+            .next()
+            .await
+            .unwrap()
+            .is_some_and(|piece| piece.len() > 1 << 10)
+        {
+            if reader.decoded_bytes() > 200_000 {
+                break;
+            }
+        }
+    }
+    let mut third = readers.pop().unwrap();
+    let refused = loop {
+        match third.next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the third window does not fit"),
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, IngestError::NoRoom(_)), "{refused}");
+    drop(readers);
+    let mut next = BodyReader::new(
+        in_pieces(&frame, 1000),
+        ContentEncoding::Zstd,
+        (WINDOW_BYTES_MAX, &memory),
+        "body",
+        1 << 30,
+    )
+    .unwrap();
+    while next.next().await.unwrap().is_some() {}
 }

@@ -93,6 +93,10 @@ pub(crate) fn render_engine(counters: &Counters, text: &mut Vec<u8>) {
         "Time of syncs of data files.",
         &counters.syncs,
     );
+    histogram(
+        text,
+        "Time of the small writes that show whether the disk works.",
+    );
 }
 
 fn line(text: &mut Vec<u8>, name: &str, kind: &str, help: &str, value: u64) {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode, Version, header};
 use serde_json::json;
 use trace_kinds::protobuf::{put_bytes, put_number};
 
@@ -62,7 +63,7 @@ pub(super) async fn traces(
     let accepted = async {
         let coding = ContentEncoding::of(&head.headers)?;
         let waits = !prefers_async(&head.headers);
-        let sender = (&caller, waits);
+        let sender = (&caller, waits, &head.extensions);
         app.traces.accept(encoding, coding, sender, body).await
     };
     match accepted.await {
@@ -187,7 +188,7 @@ pub(super) async fn export(
         let malformed = "grpc-timeout is not a number of at most eight digits and a unit";
         return grpc::refusal(&RpcStatus::new(Code::InvalidArgument, malformed));
     };
-    let called = call(&app, &caller, &head.headers, body);
+    let called = call(&app, &caller, &head, body);
     let outcome = match timeout {
         None => called.await,
         Some(timeout) => match tokio::time::timeout(timeout, called).await {
@@ -234,9 +235,10 @@ impl From<Problem> for CallError {
 async fn call(
     app: &AppState,
     caller: &Caller,
-    headers: &HeaderMap,
+    head: &Parts,
     body: Body,
 ) -> Result<ExportOutcome, CallError> {
+    let headers = &head.headers;
     let (compression, message) = grpc::open(body).await.map_err(IngestError::of_body)?;
     let coding = match compression {
         Compression::No => ContentEncoding::Identity,
@@ -258,9 +260,12 @@ async fn call(
         }
     };
     let waits = !prefers_async(headers);
-    let accepted = app
-        .traces
-        .accept(OtlpEncoding::Protobuf, coding, (caller, waits), message);
+    let accepted = app.traces.accept(
+        OtlpEncoding::Protobuf,
+        coding,
+        (caller, waits, &head.extensions),
+        message,
+    );
     Ok(accepted.await?)
 }
 
@@ -277,6 +282,7 @@ mod field {
 mod tests {
     use recording::RecordingError;
     use storage_core::StorageError;
+    use trace_kinds::otlp::Counted;
 
     use super::*;
     use crate::rpc_status::BAD_REQUEST;
@@ -342,10 +348,24 @@ mod tests {
             what: "packet",
             max: 1,
         };
-        let wrong = IngestError::Request("no message".to_owned());
+        let wrong = IngestError::Request {
+            what: "no message".to_owned(),
+            field: None,
+        };
+        let (counted, max) = (Counted::Spans, 1);
+        let many = IngestError::TooMany { counted, max };
         for (problem, status, code, is_retried) in [
             (StorageError::Busy { max: 1 }.into(), 429, 8, true),
-            (StorageError::ShareUsed { max: 1 }.into(), 429, 8, true),
+            (
+                StorageError::ShareUsed {
+                    of: "one agent",
+                    max: 1,
+                }
+                .into(),
+                429,
+                8,
+                true,
+            ),
             (low.into(), 503, 14, true),
             (full.into(), 503, 14, true),
             (failed.into(), 503, 14, true),
@@ -359,6 +379,7 @@ mod tests {
                 true,
             ),
             (large.into(), 413, 3, false),
+            (many.into(), 413, 3, false),
             (wrong.into(), 400, 3, false),
             (IngestError::EncodingUnsupported.into(), 415, 3, false),
         ] {

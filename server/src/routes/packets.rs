@@ -58,7 +58,7 @@ pub(super) async fn push(
         stream: stream.parse()?,
     };
     let (head, body) = request.into_parts();
-    app.pusher.push(target, &head.headers, body).await
+    app.pusher.push(target, &head, body).await
 }
 
 /// Returns the next position of a stream in a storage: epoch and sequence, both 0 for an empty

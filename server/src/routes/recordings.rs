@@ -385,9 +385,7 @@ pub(super) async fn push(
     let target = (agent.parse()?, stream.parse()?);
     let (head, body) = request.into_parts();
     let pusher = &app.pusher;
-    pusher
-        .fan_out(&app.recorder, target, &head.headers, body)
-        .await
+    pusher.fan_out(&app.recorder, target, &head, body).await
 }
 
 /// Returns the next position of a stream: after the packets received since the server started, or

@@ -1,4 +1,4 @@
-//! Shares of a budget: how much of it one agent may have.
+//! Shares of a budget: how much of it one agent, one connection or one protocol may have.
 
 use std::{
     collections::HashMap,
@@ -10,55 +10,38 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// The agents that have a part of a budget.
+/// What requests that have something in common may have of a budget together.
 #[derive(Debug)]
-pub(super) struct Shares {
-    /// Bytes that one agent may have.
+pub struct Share {
+    /// What they have in common.
+    of: &'static str,
     max: u64,
-    agents: Mutex<HashMap<Box<str>, Weak<AgentShare>>>,
-}
-
-/// The part of a budget that one agent has; all of its requests share this.
-#[derive(Debug)]
-pub(super) struct AgentShare {
-    agent: Box<str>,
     used: AtomicU64,
-    shares: Arc<Shares>,
 }
 
-impl Shares {
-    pub(super) fn new(max: u64) -> Self {
+impl Share {
+    /// A share of `max` bytes; `of` says whose it is.
+    #[must_use]
+    pub fn new(of: &'static str, max: u64) -> Self {
         Self {
+            of,
             max,
-            agents: Mutex::default(),
+            used: AtomicU64::new(0),
         }
+    }
+
+    pub(super) fn of(&self) -> &'static str {
+        self.of
     }
 
     pub(super) fn max(&self) -> u64 {
         self.max
     }
 
-    /// The share of an agent.
-    pub(super) fn of(self: &Arc<Self>, agent: &str) -> Arc<AgentShare> {
-        let mut agents = self.agents.lock();
-        if let Some(share) = agents.get(agent).and_then(Weak::upgrade) {
-            return share;
-        }
-        let share = Arc::new(AgentShare {
-            agent: agent.into(),
-            used: AtomicU64::new(0),
-            shares: Arc::clone(self),
-        });
-        agents.insert(agent.into(), Arc::downgrade(&share));
-        share
-    }
-}
-
-impl AgentShare {
-    /// Whether `bytes` more are within the share. A request may have more than the share when the
-    /// agent has no other: `own` are the bytes that it has already.
+    /// Whether `bytes` more are within the share. A request may have more than the share when there
+    /// is no other: `own` are the bytes that it has already.
     fn allows(&self, used: u64, bytes: u64, own: u64) -> bool {
-        used <= own || used.saturating_add(bytes) <= self.shares.max
+        used <= own || used.saturating_add(bytes) <= self.max
     }
 
     /// As [`Self::allows`], now, for a new request.
@@ -67,7 +50,7 @@ impl AgentShare {
     }
 
     /// Takes `bytes` for a request that has `own` already; whether they are within the share.
-    pub(super) fn take(&self, bytes: u64, own: u64) -> bool {
+    fn take(&self, bytes: u64, own: u64) -> bool {
         let after = |used: u64| {
             self.allows(used, bytes, own)
                 .then(|| used.saturating_add(bytes))
@@ -78,9 +61,123 @@ impl AgentShare {
         taken.is_ok()
     }
 
-    pub(super) fn give_back(&self, bytes: u64) {
+    fn give_back(&self, bytes: u64) {
         let used = self.used.fetch_sub(bytes, Ordering::SeqCst);
-        assert!(used >= bytes, "an agent returns what it took");
+        assert!(used >= bytes, "a share gets back what was taken from it");
+    }
+}
+
+/// Who asks for bytes of a budget: an agent, and what its request shares with others.
+#[derive(Debug, Clone, Copy)]
+pub struct Holder<'a> {
+    /// The agent, or whoever waits in its own queue.
+    pub agent: &'a str,
+    /// The shares that count its bytes, besides that of the agent.
+    pub shares: &'a [Arc<Share>],
+}
+
+impl<'a> From<&'a str> for Holder<'a> {
+    fn from(agent: &'a str) -> Self {
+        Self { agent, shares: &[] }
+    }
+}
+
+/// The agents that have a part of a budget.
+#[derive(Debug)]
+pub(super) struct Shares {
+    /// Bytes that one agent may have.
+    max: u64,
+    agents: Mutex<HashMap<Box<str>, Weak<AgentShare>>>,
+}
+
+/// The part of a budget that one agent has; all of its requests share this.
+#[derive(Debug)]
+struct AgentShare {
+    agent: Box<str>,
+    share: Share,
+    shares: Arc<Shares>,
+}
+
+/// All shares that count the bytes of a request.
+#[derive(Debug)]
+pub(super) struct Claim {
+    agent: Arc<AgentShare>,
+    others: Box<[Arc<Share>]>,
+}
+
+impl Shares {
+    pub(super) fn new(max: u64) -> Self {
+        Self {
+            max,
+            agents: Mutex::default(),
+        }
+    }
+
+    /// The shares of a holder.
+    pub(super) fn of(self: &Arc<Self>, holder: Holder<'_>) -> Arc<Claim> {
+        Arc::new(Claim {
+            agent: self.of_agent(holder.agent),
+            others: holder.shares.into(),
+        })
+    }
+
+    fn of_agent(self: &Arc<Self>, agent: &str) -> Arc<AgentShare> {
+        let mut agents = self.agents.lock();
+        if let Some(share) = agents.get(agent).and_then(Weak::upgrade) {
+            return share;
+        }
+        let share = Arc::new(AgentShare {
+            agent: agent.into(),
+            share: Share::new("one agent", self.max),
+            shares: Arc::clone(self),
+        });
+        agents.insert(agent.into(), Arc::downgrade(&share));
+        share
+    }
+}
+
+impl Claim {
+    fn all(&self) -> impl Iterator<Item = &Share> {
+        let others = self.others.iter().map(|share| &**share);
+        std::iter::once(&self.agent.share).chain(others)
+    }
+
+    /// The first share that has not `bytes` more.
+    pub(super) fn lacking(&self, bytes: u64) -> Option<&Share> {
+        self.all().find(|share| !share.fits(bytes))
+    }
+
+    /// Whether a new request of `bytes` is within all shares, now.
+    pub(super) fn fits(&self, bytes: u64) -> bool {
+        self.lacking(bytes).is_none()
+    }
+
+    /// Takes `bytes` of every share for a request that has `own` already; nothing if one of them
+    /// does not have them.
+    pub(super) fn take(&self, bytes: u64, own: u64) -> bool {
+        let mut taken: usize = 0;
+        for share in self.all() {
+            if !share.take(bytes, own) {
+                self.all()
+                    .take(taken)
+                    .for_each(|share| share.give_back(bytes));
+                return false;
+            }
+            taken = taken.saturating_add(1);
+        }
+        true
+    }
+
+    pub(super) fn give_back(&self, bytes: u64) {
+        self.all().for_each(|share| share.give_back(bytes));
+    }
+
+    /// Whether the same shares count both.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let others = || self.others.iter().zip(&other.others);
+        Arc::ptr_eq(&self.agent, &other.agent)
+            && self.others.len() == other.others.len()
+            && others().all(|(one, other)| Arc::ptr_eq(one, other))
     }
 }
 
@@ -102,9 +199,9 @@ mod tests {
     #[test]
     fn an_agent_has_one_share_as_long_as_it_has_bytes() {
         let shares = Arc::new(Shares::new(100));
-        let first = shares.of("a");
-        assert!(first.take(60, 0) && shares.of("a").take(40, 0));
-        assert!(!shares.of("a").take(1, 0) && shares.of("b").take(1, 0));
+        let first = shares.of("a".into());
+        assert!(first.take(60, 0) && shares.of("a".into()).take(40, 0));
+        assert!(!shares.of("a".into()).take(1, 0) && shares.of("b".into()).take(1, 0));
         assert!(
             !first.take(1, 60) && first.take(1, 100),
             "alone, it may grow"
@@ -118,5 +215,29 @@ mod tests {
         first.give_back(1000);
         drop(first);
         assert_eq!(shares.agents.lock().len(), 0);
+    }
+
+    #[test]
+    fn every_share_of_a_request_counts_its_bytes() {
+        let shares = Arc::new(Shares::new(100));
+        let connection = Arc::new(Share::new("one connection", 30));
+        let protocol = Arc::new(Share::new("this protocol", 50));
+        let (both, one) = ([Arc::clone(&connection), Arc::clone(&protocol)], [protocol]);
+        let holder = |agent, shares| Holder { agent, shares };
+        let first = shares.of(holder("a", &both));
+        assert!(first.take(30, 0));
+        let second = shares.of(holder("b", &both));
+        assert_eq!(second.lacking(1).map(Share::of), Some("one connection"));
+        assert!(!second.take(1, 0), "the connection has its share");
+        let elsewhere = shares.of(holder("b", &one));
+        assert_eq!(elsewhere.lacking(21).map(Share::of), Some("this protocol"));
+        assert!(!elsewhere.take(21, 0) && elsewhere.take(20, 0));
+        assert!(
+            shares.of("b".into()).take(80, 0),
+            "nothing was taken in vain"
+        );
+        first.give_back(30);
+        assert!(!second.take(30, 0), "agent b has its share");
+        assert!(!first.is_same(&second) && first.is_same(&shares.of(holder("a", &both))));
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::share::AgentShare;
+use super::share::Claim;
 use crate::BytePermit;
 
 /// Agents that are passed over at once, because they have their share.
@@ -17,7 +17,7 @@ const PASSED_OVER_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) bytes: u64,
-    pub(super) share: Arc<AgentShare>,
+    pub(super) share: Arc<Claim>,
     pub(super) granted: oneshot::Sender<BytePermit>,
 }
 
@@ -39,7 +39,7 @@ impl Turns {
     pub(super) fn enter(
         &mut self,
         agent: &str,
-        share: &Arc<AgentShare>,
+        share: &Arc<Claim>,
         bytes: u64,
     ) -> oneshot::Receiver<BytePermit> {
         let (granted, answer) = oneshot::channel();

@@ -206,7 +206,7 @@ fn stage(
 ) -> Result<Staged, StorageError> {
     create_folder(&folder).map_err(StorageError::io("create", &folder))?;
     crate::fault_point!("import.folder");
-    let mut staging = Staging::new(transfer, folder.clone(), &progress);
+    let mut staging = Staging::new(transfer, folder.clone(), &progress)?;
     let counted = CountedReader {
         source,
         progress: &progress,

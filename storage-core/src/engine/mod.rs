@@ -162,6 +162,37 @@ impl Engine {
         &self.inner.query_cache
     }
 
+    /// What agents have stored, and what they may store.
+    #[must_use]
+    }
+
+    /// Deletes an agent with its streams and trace metadata. In finalized storages it keeps its
+    /// name, its attributes and its metadata: they have a file of each of their agents.
+    ///
+    /// # Errors
+    /// When there is no such agent, or a storage that is not finalized has packets of it: they are
+    /// decoded with the metadata of the agent, which finalization has yet to copy.
+        let storages = &self.inner.storages.registry;
+        let check = || {
+            for storage in storages.all() {
+                    continue;
+                }
+                storage.check_ready()?;
+                let tree = storage.tree.read();
+                // Of a storage without a tree only a new one is known to have no packets.
+                let is_in_use = match &*tree {
+                };
+                if is_in_use {
+                        agent: id.clone(),
+                        storage: storage.id,
+                    });
+                }
+            }
+            Ok(())
+        };
+        self.inner.services.agents.remove(id, check).await?;
+    }
+
     /// Small named files that other crates own.
     #[must_use]
     pub fn documents(&self) -> &Documents {
@@ -204,5 +235,10 @@ impl Engine {
     #[must_use]
     pub fn is_disk_low(&self) -> bool {
         self.inner.services.space.is_low()
+    }
+
+    /// Why the disk of the data folder does not work, if a write that is tried now and then fails
+    /// or does not complete.
+    #[must_use]
     }
 }

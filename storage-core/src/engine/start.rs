@@ -25,7 +25,7 @@ use super::{
     trees::TreeLoader,
 };
 use crate::{
-    ByteBudget, Counters, EngineConfig, RecoveryStatus, StorageError,
+    ByteBudget, Counters, EngineConfig, RecoveryStatus, Share, StorageError,
     agents::Agents,
     catalog::Catalog,
     checksums::{MissingChecksums, are_missing},
@@ -131,6 +131,7 @@ impl Engine {
             agents: Arc::clone(&services.agents),
             reading: reading.clone(),
             ingest: ingest.clone(),
+            import_share: import_share(config),
             io_thread: services.io_thread.clone(),
             catalog: Arc::clone(&services.catalog),
             space: Arc::clone(&services.space),
@@ -266,6 +267,21 @@ impl Engine {
         self.inner.tasks.spawn(scrub.run());
     }
 
+    /// Adds up what agents have stored.
+        if !interval.is_zero() {
+                registry: Arc::clone(&self.inner.storages.registry),
+                trees: Arc::clone(&self.inner.reading.trees),
+                documents: self.inner.documents.clone(),
+                counters: Arc::clone(&self.inner.services.counters),
+            };
+            self.inner.tasks.spawn(task.run(interval));
+        }
+    }
+
+        if !interval.is_zero() {
+        }
+    }
+
     /// Fails every storage that is being written when the I/O thread ends unexpectedly.
     fn watch_io_thread(&self) {
         let io_thread = self.inner.services.io_thread.clone();
@@ -336,6 +352,11 @@ impl Engine {
             }),
         }
     }
+}
+
+/// What imports may have of the bytes in flight: a quarter.
+fn import_share(config: &EngineConfig) -> Arc<Share> {
+    Arc::new(Share::new("imports", config.in_flight_bytes_max / 4))
 }
 
 /// The budget of the bytes in flight.

@@ -6,7 +6,7 @@ use super::{
     blocking::Blocking, ingest::Ingest, reading::Reading, registry::Registry, tasks::Tasks,
 };
 use crate::{
-    agents::Agents, catalog::Catalog, io_thread::IoThread, space::Space, tree::BlockCache,
+    Share, agents::Agents, catalog::Catalog, io_thread::IoThread, space::Space, tree::BlockCache,
 };
 
 /// Copies of storages, exports and imports.
@@ -16,6 +16,8 @@ pub struct Transfer {
     pub(super) agents: Arc<Agents>,
     pub(super) reading: Reading,
     pub(super) ingest: Ingest,
+    /// What all imports together may have of the bytes in flight.
+    pub(super) import_share: Arc<Share>,
     pub(super) io_thread: IoThread,
     pub(super) catalog: Arc<Catalog>,
     pub(super) space: Arc<Space>,

@@ -4,7 +4,8 @@ use super::field::{any_value, key_value, list};
 use super::wire::{FORMAT, Part, Wire};
 use crate::DecodeError;
 
-/// Values nest at most this deep; deeper ones are refused wherever values are examined.
+/// Values nest at most this deep; deeper ones are refused on arrival, and are missing where they
+/// are read.
 pub(super) const VALUE_DEPTH_MAX: usize = 32;
 
 /// A key and its value.
@@ -39,18 +40,6 @@ impl<'a> Attribute<'a> {
     /// The message `KeyValue`, as it was sent.
     pub fn message(&self) -> &'a [u8] {
         self.part.bytes
-    }
-
-    pub(super) fn check(&self) -> Result<(), DecodeError> {
-        self.check_within(VALUE_DEPTH_MAX)
-    }
-
-    fn check_within(&self, depth: usize) -> Result<(), DecodeError> {
-        check_text(self.key, self.part)?;
-        if let AnyValue::Text(text) = self.value {
-            check_text(text, self.part)?;
-        }
-        self.value.check(depth)
     }
 }
 
@@ -98,14 +87,6 @@ impl<'a> List<'a> {
     ) -> Result<(), DecodeError> {
         each_attribute(self.0, list::VALUES, each)
     }
-
-    fn too_deep(self) -> DecodeError {
-        DecodeError::Damaged {
-            format: FORMAT,
-            offset: self.0.base as u64,
-            reason: format!("values nest deeper than {VALUE_DEPTH_MAX}"),
-        }
-    }
 }
 
 impl<'a> AnyValue<'a> {
@@ -127,35 +108,6 @@ impl<'a> AnyValue<'a> {
         }
         Ok(found)
     }
-
-    fn check(self, depth: usize) -> Result<(), DecodeError> {
-        let (list, is_map) = match self {
-            AnyValue::Array(list) => (list, false),
-            AnyValue::Map(list) => (list, true),
-            _ => return Ok(()),
-        };
-        let Some(depth) = depth.checked_sub(1) else {
-            return Err(list.too_deep());
-        };
-        let mut outcome = Ok(());
-        if is_map {
-            list.each_attribute(&mut |attribute| {
-                if outcome.is_ok() {
-                    outcome = attribute.check_within(depth);
-                }
-            })?;
-        } else {
-            list.each_value(&mut |value| {
-                if outcome.is_ok() {
-                    outcome = match value {
-                        AnyValue::Text(text) => check_text(text, list.0),
-                        value => value.check(depth),
-                    };
-                }
-            })?;
-        }
-        outcome
-    }
 }
 
 /// Checks that a text is UTF-8, as Protocol Buffers requires.
@@ -165,7 +117,7 @@ pub(super) fn check_text(text: &[u8], part: Part<'_>) -> Result<(), DecodeError>
         Err(_) => Err(DecodeError::Damaged {
             format: FORMAT,
             offset: part.base as u64,
-            reason: "a text in this message is not UTF-8".to_owned(),
+            reason: "the text is not UTF-8".to_owned(),
         }),
     }
 }
@@ -189,15 +141,4 @@ pub(super) fn each_attribute<'a>(
         }
     }
     Ok(())
-}
-
-/// Checks the attributes in the fields `number` of a message.
-pub(super) fn check_attributes(part: Part<'_>, number: u32) -> Result<(), DecodeError> {
-    let mut outcome = Ok(());
-    each_attribute(part, number, &mut |attribute| {
-        if outcome.is_ok() {
-            outcome = attribute.check();
-        }
-    })?;
-    outcome
 }

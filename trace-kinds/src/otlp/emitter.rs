@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::attribute::{Attribute, check_attributes, check_text, each_attribute};
+use super::attribute::{Attribute, each_attribute};
 use super::field::{resource, scope, spans};
 use super::wire::{Part, Wire};
 use crate::DecodeError;
@@ -14,8 +14,6 @@ pub struct Emitter<'a> {
     pub message: Cow<'a, [u8]>,
     /// URL of the schema of what is in it; empty when it is missing.
     pub schema_url: &'a [u8],
-    /// Offset of the message in its packet.
-    base: usize,
 }
 
 impl<'a> Emitter<'a> {
@@ -24,30 +22,7 @@ impl<'a> Emitter<'a> {
         Emitter {
             message: message.into(),
             schema_url,
-            base: 0,
         }
-    }
-
-    /// The message as a part of its packet.
-    fn part(&self) -> Part<'_> {
-        Part {
-            bytes: &self.message,
-            base: self.base,
-        }
-    }
-
-    /// Checks everything that a reader may decode of a resource.
-    pub(super) fn check_resource(&self) -> Result<(), DecodeError> {
-        check_attributes(self.part(), resource::ATTRIBUTES)
-    }
-
-    /// Checks everything that a reader may decode of a scope.
-    pub(super) fn check_scope(&self) -> Result<(), DecodeError> {
-        let part = self.part();
-        let (name, version) = read_scope(&self.message, &mut |_| {})?;
-        check_text(name, part)?;
-        check_text(version, part)?;
-        check_attributes(part, scope::ATTRIBUTES)
     }
 
     /// The emitter in a message `ResourceSpans` or `ScopeSpans`, where its fields may be anywhere.
@@ -58,7 +33,6 @@ impl<'a> Emitter<'a> {
             match (number, value) {
                 (spans::EMITTER, Wire::Bytes(message)) if emitter.message.is_empty() => {
                     emitter.message = Cow::Borrowed(message.bytes);
-                    emitter.base = message.base;
                 }
                 // Two messages in a field that takes one are merged.
                 (spans::EMITTER, Wire::Bytes(more)) => {

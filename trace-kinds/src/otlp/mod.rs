@@ -23,8 +23,11 @@ mod field;
 mod field_value;
 pub mod file;
 mod json;
+mod limits;
 mod request;
+mod schema;
 mod span;
+mod validate;
 mod visitor;
 mod wire;
 mod writer;
@@ -36,7 +39,8 @@ pub use attribute::{AnyValue, Attribute, List};
 pub use decoder::{OtlpDecoder, OtlpEvent, kind_name};
 pub use emitter::{Emitter, each_resource_attribute};
 pub use json::{JSON_MEMORY_RATIO, is_json, to_json_line, to_protobuf, to_protobuf_within};
-pub use request::{Identity, RESOURCE_COUNT_MAX, ResourcePart, check};
+pub use limits::{Counted, RequestError, RequestLimits};
+pub use request::{Identity, RESOURCE_MEMORY_BYTES, ResourcePart, check, resource_count};
 pub use span::{Span, SpanEvent};
 pub use writer::{
     NewValue, RequestBuilder, SpanWriter, add_resource_attribute, attribute_message, scope_named,

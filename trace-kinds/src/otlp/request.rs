@@ -5,14 +5,16 @@ use std::ops::{ControlFlow, Range};
 use super::attribute::AnyValue;
 use super::emitter::{Emitter, each_resource_attribute};
 use super::field::request::RESOURCE_SPANS;
+use super::limits::{RequestError, RequestLimits};
 use super::span::Span;
+use super::validate::validate;
 use super::visitor::{Visitor, walk_resource};
-use super::wire::{FORMAT, Part, Wire};
+use super::wire::{Part, Wire};
 use crate::DecodeError;
 
-/// Maximum number of `ResourceSpans` in a request. One takes two bytes on the wire and over a
-/// hundred in memory, and exporters send one for each service.
-pub const RESOURCE_COUNT_MAX: usize = 16_384;
+/// What one resource of a request takes in memory when it is divided by agent, apart from the bytes
+/// of the request: the part, and the agent with its text.
+pub const RESOURCE_MEMORY_BYTES: usize = 1024;
 
 /// One `ResourceSpans` of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +43,6 @@ pub struct Identity {
 impl Identity {
     fn of(resource: &Emitter<'_>) -> Result<Self, DecodeError> {
         let mut identity = Identity::default();
-        resource.check_resource()?;
         each_resource_attribute(&resource.message, &mut |attribute| {
             let text_of = match attribute.key {
                 b"service.namespace" => &mut identity.namespace,
@@ -61,8 +62,24 @@ impl Identity {
 ///
 /// # Errors
 ///
-/// When anything in it is damaged, or it has more than [`RESOURCE_COUNT_MAX`] resources.
-pub fn check(request: &[u8]) -> Result<Vec<ResourcePart>, DecodeError> {
+/// When anything in it is damaged, or it has more of something than `limits` allow. Nothing is
+/// allocated before that is known.
+pub fn check(request: &[u8], limits: &RequestLimits) -> Result<Vec<ResourcePart>, RequestError> {
+    validate(request, limits)?;
+    Ok(divide(request)?)
+}
+
+/// The number of resources of a request, as far as it can be read.
+pub fn resource_count(request: &[u8]) -> usize {
+    let mut fields = Part::whole(request).fields();
+    let mut count = 0;
+    while let Ok(Some((number, value))) = fields.next() {
+        count += usize::from(matches!((number, value), (RESOURCE_SPANS, Wire::Bytes(_))));
+    }
+    count
+}
+
+fn divide(request: &[u8]) -> Result<Vec<ResourcePart>, DecodeError> {
     let mut parts = Vec::new();
     let mut fields = Part::whole(request).fields();
     loop {
@@ -71,13 +88,6 @@ pub fn check(request: &[u8]) -> Result<Vec<ResourcePart>, DecodeError> {
             return Ok(parts);
         };
         if let (RESOURCE_SPANS, Wire::Bytes(resource_spans)) = (number, value) {
-            if parts.len() == RESOURCE_COUNT_MAX {
-                return Err(DecodeError::Damaged {
-                    format: FORMAT,
-                    offset: begin as u64,
-                    reason: format!("it has more than {RESOURCE_COUNT_MAX} resources"),
-                });
-            }
             let mut checker = Checker::default();
             // The checker never breaks.
             let _flow = walk_resource(resource_spans, &mut checker)?;
@@ -106,13 +116,12 @@ impl<'a> Visitor<'a> for Checker {
         Ok(())
     }
 
-    fn scope(&mut self, scope: &Emitter<'a>) -> Result<(), DecodeError> {
-        scope.check_scope()
+    fn scope(&mut self, _scope: &Emitter<'a>) -> Result<(), DecodeError> {
+        Ok(())
     }
 
     #[inline]
     fn span(&mut self, span: Span<'a>) -> Result<ControlFlow<()>, DecodeError> {
-        span.check()?;
         self.spans += 1;
         self.invalid += u64::from(!span.has_valid_ids());
         if let Some(begin) = span.ts() {

@@ -1,7 +1,7 @@
 //! Spans and their events.
 
-use super::attribute::{Attribute, check_attributes, check_text, each_attribute};
-use super::field::{event, link, span, status};
+use super::attribute::{Attribute, each_attribute};
+use super::field::{event, span, status};
 use super::wire::{Part, Wire};
 use crate::DecodeError;
 
@@ -167,27 +167,6 @@ impl<'a> Span<'a> {
             }
         }
         Ok((events, links))
-    }
-
-    /// Checks everything that a reader may decode later.
-    pub(super) fn check(&self) -> Result<(), DecodeError> {
-        check_text(self.name, self.part)?;
-        check_text(self.status_message, self.part)?;
-        if !self.has_details {
-            return Ok(());
-        }
-        let mut fields = self.part.fields();
-        while let Some((number, value)) = fields.next()? {
-            match (number, value) {
-                (span::ATTRIBUTES, Wire::Bytes(attribute)) => {
-                    Attribute::read(attribute)?.check()?
-                }
-                (span::EVENTS, Wire::Bytes(part)) => check_attributes(part, event::ATTRIBUTES)?,
-                (span::LINKS, Wire::Bytes(part)) => check_attributes(part, link::ATTRIBUTES)?,
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }
 

@@ -169,7 +169,7 @@ fn malformed_json_is_refused_with_the_reason() {
         r#"{"arrayValue":{"values":["#.repeat(200),
         "]}}".repeat(200)
     );
-    check(&span(&nested), "recursion");
+    check(&span(&nested), "more than 32 levels");
     // Null means missing.
     let valid = span(r#""name": null, "attributes": null, "status": null"#);
     assert_eq!(
@@ -180,7 +180,7 @@ fn malformed_json_is_refused_with_the_reason() {
 }
 
 fn check_parts(request: &[u8]) -> Vec<ResourcePart> {
-    check(request).unwrap()
+    check(request, &RequestLimits::READABLE).unwrap()
 }
 
 #[test]
@@ -299,7 +299,11 @@ fn repeated_and_reordered_fields_are_merged() {
 #[test]
 fn damage_is_reported_with_its_offset() {
     let check = |bytes: &[u8], expected: DecodeError| {
-        assert_eq!(super::check(bytes).unwrap_err(), expected, "{bytes:?}");
+        let refused = super::check(bytes, &RequestLimits::READABLE).unwrap_err();
+        let RequestError::Malformed { error, .. } = refused else {
+            panic!("{refused}");
+        };
+        assert_eq!(error, expected, "{bytes:?}");
     };
     let damaged = |offset, reason: &str| DecodeError::Damaged {
         format: "otlp",
@@ -341,8 +345,11 @@ fn damage_is_reported_with_its_offset() {
     put_bytes(&mut scope_spans, 2, &span);
     put_bytes(&mut resource_spans, 2, &scope_spans);
     put_bytes(&mut request, 1, &resource_spans);
-    let refused = super::check(&request).unwrap_err().to_string();
-    assert!(refused.contains("nest deeper"), "{refused}");
+    let refused = super::check(&request, &RequestLimits::READABLE).unwrap_err();
+    assert!(
+        refused.to_string().contains("more than 32 levels"),
+        "{refused}"
+    );
     // It is decoded all the same, without the nested values.
     assert!(rows(&request).contains("args. = "));
 }
@@ -413,7 +420,7 @@ proptest! {
         if cut {
             packet.truncate(at);
         }
-        if check(&packet).is_err() {
+        if check(&packet, &RequestLimits::READABLE).is_err() {
             return Ok(());
         }
         let mut shown = Vec::new();
@@ -442,12 +449,73 @@ proptest! {
 }
 
 #[test]
-fn resources_are_limited_in_number() {
-    let resources = |count: usize| b"\n\0".repeat(count);
-    assert_eq!(
-        check(&resources(RESOURCE_COUNT_MAX)).unwrap().len(),
-        RESOURCE_COUNT_MAX
-    );
-    let error = check(&resources(RESOURCE_COUNT_MAX + 1)).unwrap_err();
-    assert!(error.to_string().contains("16384 resources"), "{error}");
+fn values_of_json_have_the_types_of_the_specification() {
+    let span = |inner: &str| {
+        format!(r#"{{"resourceSpans":[{{}},{{"scopeSpans":[{{"spans":[{{{inner}}}]}}]}}]}}"#)
+    };
+    let refused = |inner: &str| {
+        let limits = RequestLimits::READABLE;
+        match to_protobuf_within(span(inner).as_bytes(), 1 << 20, &limits) {
+            Err(RequestError::Malformed { field, error }) => {
+                (field.unwrap_or_default(), error.to_string())
+            }
+            other => panic!("{inner}: {other:?}"),
+        }
+    };
+    let of_span = "resourceSpans[1].scopeSpans[0].spans[0].";
+    for (inner, field) in [
+        (r#""startTimeUnixNano": -1"#, "startTimeUnixNano"),
+        (r#""startTimeUnixNano": "-1""#, "startTimeUnixNano"),
+        (
+            r#""endTimeUnixNano": "18446744073709551616""#,
+            "endTimeUnixNano",
+        ),
+        (
+            r#""events": [{}, {"timeUnixNano": "-5"}]"#,
+            "events[1].timeUnixNano",
+        ),
+        (r#""droppedLinksCount": -1"#, "droppedLinksCount"),
+        (r#""flags": 4294967296"#, "flags"),
+        (r#""kind": 2147483648"#, "kind"),
+        (r#""traceState": 5"#, "traceState"),
+        (r#""traceId": "abc""#, "traceId"),
+        (
+            r#""attributes": [{"key": "a", "value": {"intValue": "9223372036854775808"}}]"#,
+            "attributes[0].value.intValue",
+        ),
+    ] {
+        let (found, reason) = refused(inner);
+        assert_eq!(found, format!("{of_span}{field}"), "{inner}: {reason}");
+    }
+    for inner in [
+        r#""startTimeUnixNano": "18446744073709551615", "kind": -1, "flags": 4294967295"#,
+        r#""attributes": [{"key": "a", "value": {"intValue": "-9223372036854775808"}}]"#,
+        r#""endTimeUnixNano": 1e3"#,
+    ] {
+        to_protobuf(span(inner).as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn the_depth_of_values_of_json_is_limited() {
+    let nested = |levels: usize| {
+        format!(
+            r#"{{"resourceSpans":[{{"resource":{{"attributes":[{{"key":"a","value":{}{}}}]}}}}]}}"#,
+            r#"{"arrayValue":{"values":["#.repeat(levels),
+            "]}}".repeat(levels)
+        )
+    };
+    for (limit, levels, is_read) in [(3, 3, true), (3, 4, false), (32, 32, true), (32, 33, false)] {
+        let limits = RequestLimits {
+            value_depth: limit,
+            ..RequestLimits::READABLE
+        };
+        let read = to_protobuf_within(nested(levels).as_bytes(), 1 << 20, &limits);
+        assert_eq!(read.is_ok(), is_read, "{levels} of {limit}: {read:?}");
+        let exceeded = RequestError::Exceeded {
+            counted: Counted::Depth,
+            max: limit,
+        };
+        assert_eq!(read.err(), (!is_read).then_some(exceeded));
+    }
 }

@@ -16,7 +16,7 @@ use super::super::{
     derived::derived_names, registry::Registry, texts::check_texts, transfer::Transfer,
 };
 use crate::{
-    Progress, StorageError,
+    BytePermit, Holder, Progress, StorageError,
     archive::ArchiveSink,
     io::{StagedFile, remove_file},
     space::Space,
@@ -28,6 +28,12 @@ const STORAGE_FILE_BYTES_MAX: usize = 32 << 20;
 /// Bytes by which files may expand beyond the size of the archive, while no storage file gives
 /// their length.
 const UNKNOWN_BYTES_MAX: u64 = 1 << 30;
+
+/// What a storage file takes in memory, as a multiple of its length: its bytes, its content, and
+/// the files that are still missing.
+const DESCRIPTION_MEMORY_RATIO: u64 = 4;
+/// What is remembered of a file that arrives before the storage file, besides its name.
+const EARLY_MEMORY_BYTES: u64 = 96;
 
 /// The folder of an import and the files so far.
 pub(super) struct Staging<'a> {
@@ -42,6 +48,8 @@ pub(super) struct Staging<'a> {
     early: HashMap<String, (u64, u32)>,
     /// Bytes of files whose length the storage file does not give.
     unknown_bytes: u64,
+    /// What it has in memory.
+    permit: BytePermit,
     current: Current,
 }
 
@@ -63,8 +71,14 @@ impl<'a> Staging<'a> {
         transfer: &'a Transfer,
         folder: PathBuf,
         progress: &'a Arc<Progress>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, StorageError> {
+        // Ids of agents contain no slash.
+        let holder = Holder {
+            agent: "/imports",
+            shares: std::slice::from_ref(&transfer.import_share),
+        };
+        Ok(Self {
+            permit: transfer.ingest.budget.try_acquire_for(holder, 0)?,
             registry: &transfer.registry,
             space: &transfer.space,
             folder,
@@ -74,7 +88,7 @@ impl<'a> Staging<'a> {
             early: HashMap::new(),
             unknown_bytes: 0,
             current: Current::None,
-        }
+        })
     }
 
     /// Writes the storage file once all other files are there; returns it and its bytes.
@@ -221,6 +235,8 @@ impl ArchiveSink for Staging<'_> {
                     let what = format!("has more than {STORAGE_FILE_BYTES_MAX} bytes");
                     return Err(refused(&name, what));
                 }
+                let needed = DESCRIPTION_MEMORY_RATIO.saturating_mul(bytes.len() as u64);
+                self.permit.try_grow(needed, self.permit.bytes())?;
                 whole.extend_from_slice(bytes);
             }
             Current::File(name, file, listed) => {
@@ -255,6 +271,8 @@ impl ArchiveSink for Staging<'_> {
                 match listed {
                     Some(listed) => check_found(&listed, found),
                     None => {
+                        let needed = EARLY_MEMORY_BYTES.saturating_add(name.len() as u64);
+                        self.permit.try_grow(needed, self.permit.bytes())?;
                         self.early.insert(name, found);
                         Ok(())
                     }

@@ -8,10 +8,28 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
+/// What a request may still take.
+#[derive(Debug, Clone, Copy)]
+struct Allowance {
+    /// Bytes of list elements.
+    bytes: usize,
+    /// Levels of maps and arrays.
+    levels: u32,
+    exceeded: Option<Exceeded>,
+}
+
+/// Which bound a request exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exceeded {
+    Memory,
+    Depth,
+}
+
 thread_local! {
-    /// Bytes that list elements may still take while this thread reads a request; `None` once they
-    /// are exceeded.
-    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// Of the request that this thread reads.
+    static LEFT: Cell<Allowance> = const {
+        Cell::new(Allowance { bytes: 0, levels: 0, exceeded: None })
+    };
 }
 
 /// A list whose elements count against the limit.
@@ -29,8 +47,13 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for BoundedList<T> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
                 let mut items = Vec::new();
                 while let Some(item) = list.next_element()? {
-                    if !take(size_of::<T>()) {
-                        return Err(A::Error::custom("it exceeds the limit on memory"));
+                    if items.len() == items.capacity() {
+                        // What the list has room for takes memory, not only its elements.
+                        let more = items.capacity().max(1);
+                        if !take(more.saturating_mul(size_of::<T>())) {
+                            return Err(A::Error::custom("it exceeds the limit on memory"));
+                        }
+                        items.reserve_exact(more);
                     }
                     items.push(item);
                 }
@@ -47,18 +70,48 @@ pub(super) fn items<T>(list: Option<BoundedList<T>>) -> Vec<T> {
 }
 
 fn take(bytes: usize) -> bool {
-    let left = LEFT.get().and_then(|left| left.checked_sub(bytes));
+    let mut left = LEFT.get();
+    match left.bytes.checked_sub(bytes) {
+        Some(bytes) => left.bytes = bytes,
+        None => left.exceeded = Some(Exceeded::Memory),
+    }
     LEFT.set(left);
-    left.is_some()
+    left.exceeded.is_none()
 }
 
-/// Calls `read` with a limit of `bytes` on the elements of all lists; `None` if it was exceeded.
-pub(super) fn with_limit<T, E>(
-    bytes: usize,
-    read: impl FnOnce() -> Result<T, E>,
-) -> Option<Result<T, E>> {
-    LEFT.set(Some(bytes));
+/// Reads something that is one level deeper than what contains it.
+pub(super) fn deeper<T, E: Error>(read: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    let mut left = LEFT.get();
+    let Some(levels) = left.levels.checked_sub(1) else {
+        left.exceeded = Some(Exceeded::Depth);
+        LEFT.set(left);
+        return Err(E::custom("it exceeds the limit on levels"));
+    };
+    LEFT.set(Allowance { levels, ..left });
     let outcome = read();
-    let was_enough = LEFT.take().is_some();
-    (outcome.is_ok() || was_enough).then_some(outcome)
+    let after = LEFT.get();
+    LEFT.set(Allowance {
+        levels: left.levels,
+        ..after
+    });
+    outcome
+}
+
+/// Calls `read` with a limit of `bytes` on the elements of all lists, and of `levels` on their
+/// depth.
+pub(super) fn with_limits<T, E>(
+    bytes: usize,
+    levels: u32,
+    read: impl FnOnce() -> Result<T, E>,
+) -> Result<Result<T, E>, Exceeded> {
+    LEFT.set(Allowance {
+        bytes,
+        levels,
+        exceeded: None,
+    });
+    let outcome = read();
+    match (&outcome, LEFT.get().exceeded) {
+        (Err(_), Some(exceeded)) => Err(exceeded),
+        _ => Ok(outcome),
+    }
 }

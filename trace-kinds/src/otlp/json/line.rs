@@ -1,8 +1,7 @@
 //! Requests as JSON, converted from protobuf: the reverse of reading JSON, in one line.
 
-use super::super::field::{
-    any_value, event, key_value, link, list, request, resource, scope, span, spans, status,
-};
+use super::super::schema::Form::{Base64, Bool, Double, Id, List, Number, One, Signed, Text, Time};
+use super::super::schema::{Field, Form, Message, REQUEST};
 use super::super::wire::{FORMAT, Part, Wire};
 use super::base64::to_base64;
 use super::is_json;
@@ -10,127 +9,6 @@ use crate::DecodeError;
 
 /// Values of attributes nest at most this deep, as in other readers of protobuf.
 const DEPTH_MAX: usize = 100;
-
-/// The fields of a message in the order in which they are written.
-struct Message(&'static [Field]);
-
-/// A field: its number, its name in JSON, and the form of its value.
-struct Field(u32, &'static str, Form);
-
-enum Form {
-    One(&'static Message),
-    List(&'static Message),
-    Text,
-    /// Bytes in hexadecimal digits.
-    Id,
-    Base64,
-    Bool,
-    /// Integers of up to 32 bits, and enums.
-    Number,
-    /// Integers of 64 bits are texts: not every reader of JSON keeps their last digits.
-    Signed,
-    Time,
-    Double,
-}
-
-use Form::{Base64, Bool, Double, Id, List, Number, One, Signed, Text, Time};
-
-static REQUEST: Message = Message(&[Field(
-    request::RESOURCE_SPANS,
-    "resourceSpans",
-    List(&RESOURCE_SPANS),
-)]);
-static RESOURCE_SPANS: Message = Message(&[
-    Field(spans::EMITTER, "resource", One(&RESOURCE)),
-    Field(spans::PARTS, "scopeSpans", List(&SCOPE_SPANS)),
-    Field(spans::SCHEMA_URL, "schemaUrl", Text),
-]);
-static RESOURCE: Message = Message(&[
-    Field(resource::ATTRIBUTES, "attributes", List(&KEY_VALUE)),
-    Field(
-        resource::DROPPED_ATTRIBUTES_COUNT,
-        "droppedAttributesCount",
-        Number,
-    ),
-]);
-static SCOPE_SPANS: Message = Message(&[
-    Field(spans::EMITTER, "scope", One(&SCOPE)),
-    Field(spans::PARTS, "spans", List(&SPAN)),
-    Field(spans::SCHEMA_URL, "schemaUrl", Text),
-]);
-static SCOPE: Message = Message(&[
-    Field(scope::NAME, "name", Text),
-    Field(scope::VERSION, "version", Text),
-    Field(scope::ATTRIBUTES, "attributes", List(&KEY_VALUE)),
-    Field(
-        scope::DROPPED_ATTRIBUTES_COUNT,
-        "droppedAttributesCount",
-        Number,
-    ),
-]);
-static SPAN: Message = Message(&[
-    Field(span::TRACE_ID, "traceId", Id),
-    Field(span::SPAN_ID, "spanId", Id),
-    Field(span::TRACE_STATE, "traceState", Text),
-    Field(span::PARENT_SPAN_ID, "parentSpanId", Id),
-    Field(span::FLAGS, "flags", Number),
-    Field(span::NAME, "name", Text),
-    Field(span::KIND, "kind", Number),
-    Field(span::START_TIME, "startTimeUnixNano", Time),
-    Field(span::END_TIME, "endTimeUnixNano", Time),
-    Field(span::ATTRIBUTES, "attributes", List(&KEY_VALUE)),
-    Field(
-        span::DROPPED_ATTRIBUTES_COUNT,
-        "droppedAttributesCount",
-        Number,
-    ),
-    Field(span::EVENTS, "events", List(&EVENT)),
-    Field(span::DROPPED_EVENTS_COUNT, "droppedEventsCount", Number),
-    Field(span::LINKS, "links", List(&LINK)),
-    Field(span::DROPPED_LINKS_COUNT, "droppedLinksCount", Number),
-    Field(span::STATUS, "status", One(&STATUS)),
-]);
-static EVENT: Message = Message(&[
-    Field(event::TIME, "timeUnixNano", Time),
-    Field(event::NAME, "name", Text),
-    Field(event::ATTRIBUTES, "attributes", List(&KEY_VALUE)),
-    Field(
-        event::DROPPED_ATTRIBUTES_COUNT,
-        "droppedAttributesCount",
-        Number,
-    ),
-]);
-static LINK: Message = Message(&[
-    Field(link::TRACE_ID, "traceId", Id),
-    Field(link::SPAN_ID, "spanId", Id),
-    Field(link::TRACE_STATE, "traceState", Text),
-    Field(link::ATTRIBUTES, "attributes", List(&KEY_VALUE)),
-    Field(
-        link::DROPPED_ATTRIBUTES_COUNT,
-        "droppedAttributesCount",
-        Number,
-    ),
-    Field(link::FLAGS, "flags", Number),
-]);
-static STATUS: Message = Message(&[
-    Field(status::MESSAGE, "message", Text),
-    Field(status::CODE, "code", Number),
-]);
-static KEY_VALUE: Message = Message(&[
-    Field(key_value::KEY, "key", Text),
-    Field(key_value::VALUE, "value", One(&ANY_VALUE)),
-]);
-static ANY_VALUE: Message = Message(&[
-    Field(any_value::STRING, "stringValue", Text),
-    Field(any_value::BOOL, "boolValue", Bool),
-    Field(any_value::INT, "intValue", Signed),
-    Field(any_value::DOUBLE, "doubleValue", Double),
-    Field(any_value::ARRAY, "arrayValue", One(&ARRAY)),
-    Field(any_value::KEY_VALUE_LIST, "kvlistValue", One(&MAP)),
-    Field(any_value::BYTES, "bytesValue", Base64),
-]);
-static ARRAY: Message = Message(&[Field(list::VALUES, "values", List(&ANY_VALUE))]);
-static MAP: Message = Message(&[Field(list::VALUES, "values", List(&KEY_VALUE))]);
 
 /// A packet as JSON in one line, without a line end. JSON stays as it was sent, apart from line
 /// ends between its tokens. Fields that OpenTelemetry does not define are omitted.
@@ -174,7 +52,7 @@ fn put_message(
     let begin = out.len();
     for Field(number, name, form) in message.0 {
         let of_field = || found.iter().filter(|(found, _)| found == number);
-        if let List(element) = form {
+        if let List(element, _) = form {
             let mut parts = of_field()
                 .filter_map(|(_, value)| part_of(*value))
                 .peekable();
@@ -265,6 +143,7 @@ fn double(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::otlp::field::{any_value, key_value, list, request, resource, spans};
     use crate::otlp::to_protobuf;
 
     /// Reading the line gives the same request again.

@@ -23,7 +23,7 @@ pub(super) struct ResourceSpans<'a> {
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Resource<'a> {
     pub(super) attributes: Option<BoundedList<KeyValue<'a>>>,
-    pub(super) dropped_attributes_count: Option<Integer>,
+    pub(super) dropped_attributes_count: Option<Integer<u32>>,
 }
 
 #[derive(Deserialize)]
@@ -40,7 +40,7 @@ pub(super) struct Scope<'a> {
     pub(super) name: Option<Text<'a>>,
     pub(super) version: Option<Text<'a>>,
     pub(super) attributes: Option<BoundedList<KeyValue<'a>>>,
-    pub(super) dropped_attributes_count: Option<Integer>,
+    pub(super) dropped_attributes_count: Option<Integer<u32>>,
 }
 
 #[derive(Deserialize)]
@@ -50,27 +50,27 @@ pub(super) struct Span<'a> {
     pub(super) span_id: Option<Hex>,
     pub(super) trace_state: Option<Text<'a>>,
     pub(super) parent_span_id: Option<Hex>,
-    pub(super) flags: Option<Integer>,
+    pub(super) flags: Option<Integer<u32>>,
     pub(super) name: Option<Text<'a>>,
-    pub(super) kind: Option<Integer>,
-    pub(super) start_time_unix_nano: Option<Integer>,
-    pub(super) end_time_unix_nano: Option<Integer>,
+    pub(super) kind: Option<Integer<i32>>,
+    pub(super) start_time_unix_nano: Option<Integer<u64>>,
+    pub(super) end_time_unix_nano: Option<Integer<u64>>,
     pub(super) attributes: Option<BoundedList<KeyValue<'a>>>,
-    pub(super) dropped_attributes_count: Option<Integer>,
+    pub(super) dropped_attributes_count: Option<Integer<u32>>,
     pub(super) events: Option<BoundedList<SpanEvent<'a>>>,
-    pub(super) dropped_events_count: Option<Integer>,
+    pub(super) dropped_events_count: Option<Integer<u32>>,
     pub(super) links: Option<BoundedList<Link<'a>>>,
-    pub(super) dropped_links_count: Option<Integer>,
+    pub(super) dropped_links_count: Option<Integer<u32>>,
     pub(super) status: Option<Status<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct SpanEvent<'a> {
-    pub(super) time_unix_nano: Option<Integer>,
+    pub(super) time_unix_nano: Option<Integer<u64>>,
     pub(super) name: Option<Text<'a>>,
     pub(super) attributes: Option<BoundedList<KeyValue<'a>>>,
-    pub(super) dropped_attributes_count: Option<Integer>,
+    pub(super) dropped_attributes_count: Option<Integer<u32>>,
 }
 
 #[derive(Deserialize)]
@@ -80,13 +80,13 @@ pub(super) struct Link<'a> {
     pub(super) span_id: Option<Hex>,
     pub(super) trace_state: Option<Text<'a>>,
     pub(super) attributes: Option<BoundedList<KeyValue<'a>>>,
-    pub(super) dropped_attributes_count: Option<Integer>,
-    pub(super) flags: Option<Integer>,
+    pub(super) dropped_attributes_count: Option<Integer<u32>>,
+    pub(super) flags: Option<Integer<u32>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
 pub(super) struct Status<'a> {
     pub(super) message: Option<Text<'a>>,
-    pub(super) code: Option<Integer>,
+    pub(super) code: Option<Integer<i32>>,
 }

@@ -14,10 +14,11 @@ use std::borrow::Cow;
 
 pub use self::line::to_json_line;
 
-use self::bounded_list::{BoundedList, items, with_limit};
+use self::bounded_list::{BoundedList, Exceeded, items, with_limits};
 use self::message::{Request, ResourceSpans, Span};
 use self::value::{AnyValue, Hex, Integer, KeyValue, Text};
 use super::field::{any_value, event, link, list, request, resource, scope, span, spans, status};
+use super::limits::{Counted, RequestError, RequestLimits};
 use super::wire::FORMAT;
 use super::writer::{NewValue, put_attribute, put_value};
 use crate::DecodeError;
@@ -39,36 +40,49 @@ const MEMORY_MIN: usize = 64 << 10;
 ///
 /// # Errors
 ///
-/// When it is not JSON, a value has the wrong type, or the lists take more than
-/// [`JSON_MEMORY_RATIO`] times its length in memory.
+/// When it is not JSON, a value has the wrong type, its values are too deep, or the lists take more
+/// than [`JSON_MEMORY_RATIO`] times its length in memory.
 pub fn to_protobuf(json: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let memory = json.len().saturating_mul(JSON_MEMORY_RATIO);
-    let read = to_protobuf_within(json, memory)?;
-    read.ok_or_else(|| DecodeError::Damaged {
+    let damaged = |reason: String| DecodeError::Damaged {
         format: FORMAT,
         offset: 0,
-        reason: format!(
+        reason,
+    };
+    match to_protobuf_within(json, memory, &RequestLimits::READABLE) {
+        Ok(Some(request)) => Ok(request),
+        Ok(None) => Err(damaged(format!(
             "its lists take more than {JSON_MEMORY_RATIO} times its length in memory: most of \
              their elements are empty"
-        ),
-    })
+        ))),
+        Err(RequestError::Malformed { error, .. }) => Err(error),
+        Err(exceeded) => Err(damaged(exceeded.to_string())),
+    }
 }
 
 /// The request in protobuf; `None` if its lists take more than `memory` bytes.
 ///
 /// # Errors
 ///
-/// When it is not JSON, or a value has the wrong type.
-pub fn to_protobuf_within(json: &[u8], memory: usize) -> Result<Option<Vec<u8>>, DecodeError> {
+/// When it is not JSON, a value has the wrong type, or its values are deeper than `limits` allow.
+pub fn to_protobuf_within(
+    json: &[u8],
+    memory: usize,
+    limits: &RequestLimits,
+) -> Result<Option<Vec<u8>>, RequestError> {
     let memory = memory.saturating_add(MEMORY_MIN);
-    let Some(read) = with_limit(memory, || serde_json::from_slice(json)) else {
-        return Ok(None);
+    let read = with_limits(memory, limits.value_depth, || serde_json::from_slice(json));
+    let read: Request = match read {
+        Ok(Ok(read)) => read,
+        Ok(Err(error)) => return Err(malformed(json, &error, memory, limits)),
+        Err(Exceeded::Memory) => return Ok(None),
+        Err(Exceeded::Depth) => {
+            return Err(RequestError::Exceeded {
+                counted: Counted::Depth,
+                max: limits.value_depth,
+            });
+        }
     };
-    let read: Request = read.map_err(|error: serde_json::Error| DecodeError::Damaged {
-        format: FORMAT,
-        offset: offset_of(json, error.line(), error.column()),
-        reason: error.to_string(),
-    })?;
     let mut out = Vec::with_capacity(json.len() / 2);
     for of_resource in items(read.resource_spans) {
         put_message(&mut out, request::RESOURCE_SPANS, |out| {
@@ -76,6 +90,32 @@ pub fn to_protobuf_within(json: &[u8], memory: usize) -> Result<Option<Vec<u8>>,
         });
     }
     Ok(Some(out))
+}
+
+/// Why a request cannot be read, and the field at which that is. Paths cost time on the way to
+/// every value, so they are only followed when something is known to be wrong.
+fn malformed(
+    json: &[u8],
+    error: &serde_json::Error,
+    memory: usize,
+    limits: &RequestLimits,
+) -> RequestError {
+    let read = with_limits(memory, limits.value_depth, || {
+        let mut input = serde_json::Deserializer::from_slice(json);
+        serde_path_to_error::deserialize::<_, Request>(&mut input).map(drop)
+    });
+    let field = match read {
+        Ok(Err(refused)) => Some(refused.path().to_string()).filter(|path| path != "."),
+        _ => None,
+    };
+    RequestError::Malformed {
+        field,
+        error: DecodeError::Damaged {
+            format: FORMAT,
+            offset: offset_of(json, error.line(), error.column()),
+            reason: error.to_string(),
+        },
+    }
 }
 
 /// Offset of a line and column, both counted from 1.
@@ -91,14 +131,14 @@ fn put_message(out: &mut Vec<u8>, number: u32, write: impl FnOnce(&mut Vec<u8>))
     put_bytes(out, number, &message);
 }
 
-fn bits(value: Option<Integer>) -> u64 {
-    value.map_or(0, |value| value.0)
+/// The value, or the default of proto3.
+fn number<T: Default>(value: Option<Integer<T>>) -> T {
+    value.map(|value| value.0).unwrap_or_default()
 }
 
-/// The lower 32 bits of an integer; the field has no more.
-fn bits32(value: Option<Integer>) -> u32 {
-    let [b0, b1, b2, b3, ..] = bits(value).to_le_bytes();
-    u32::from_le_bytes([b0, b1, b2, b3])
+/// The bits of an enum on the wire.
+fn enum_bits(value: Option<Integer<i32>>) -> u64 {
+    i64::from(number(value)).cast_unsigned()
 }
 
 fn put_optional(out: &mut Vec<u8>, number: u32, text: Option<Text<'_>>) {
@@ -118,7 +158,7 @@ fn put_any(out: &mut Vec<u8>, value: AnyValue<'_>) {
         AnyValue::Empty => {}
         AnyValue::Text(text) => put_value(out, NewValue::Text(text.0.as_bytes())),
         AnyValue::Bool(value) => put_value(out, NewValue::Bool(value)),
-        AnyValue::Int(value) => put_value(out, NewValue::Int(value.0.cast_signed())),
+        AnyValue::Int(value) => put_value(out, NewValue::Int(value.0)),
         AnyValue::Double(value) => put_value(out, NewValue::Double(value.0)),
         AnyValue::Bytes(bytes) => put_value(out, NewValue::Bytes(&bytes)),
         AnyValue::Array(values) => put_message(out, any_value::ARRAY, |out| {
@@ -146,7 +186,7 @@ fn put_resource_spans(out: &mut Vec<u8>, of_resource: ResourceSpans<'_>) {
     if let Some(from) = of_resource.resource {
         put_message(out, spans::EMITTER, |out| {
             put_attributes(out, resource::ATTRIBUTES, from.attributes);
-            let dropped = bits(from.dropped_attributes_count);
+            let dropped = number(from.dropped_attributes_count).into();
             put_nonzero(out, resource::DROPPED_ATTRIBUTES_COUNT, dropped);
         });
     }
@@ -157,7 +197,7 @@ fn put_resource_spans(out: &mut Vec<u8>, of_resource: ResourceSpans<'_>) {
                     put_optional(out, scope::NAME, from.name);
                     put_optional(out, scope::VERSION, from.version);
                     put_attributes(out, scope::ATTRIBUTES, from.attributes);
-                    let dropped = bits(from.dropped_attributes_count);
+                    let dropped = number(from.dropped_attributes_count).into();
                     put_nonzero(out, scope::DROPPED_ATTRIBUTES_COUNT, dropped);
                 });
             }
@@ -176,25 +216,25 @@ fn put_span(out: &mut Vec<u8>, from: Span<'_>) {
     put_optional(out, span::TRACE_STATE, from.trace_state);
     put_id(out, span::PARENT_SPAN_ID, from.parent_span_id);
     put_optional(out, span::NAME, from.name);
-    put_nonzero(out, span::KIND, bits(from.kind));
-    put_fixed64_nonzero(out, span::START_TIME, bits(from.start_time_unix_nano));
-    put_fixed64_nonzero(out, span::END_TIME, bits(from.end_time_unix_nano));
+    put_nonzero(out, span::KIND, enum_bits(from.kind));
+    put_fixed64_nonzero(out, span::START_TIME, number(from.start_time_unix_nano));
+    put_fixed64_nonzero(out, span::END_TIME, number(from.end_time_unix_nano));
     put_attributes(out, span::ATTRIBUTES, from.attributes);
-    let dropped = bits(from.dropped_attributes_count);
+    let dropped = number(from.dropped_attributes_count).into();
     put_nonzero(out, span::DROPPED_ATTRIBUTES_COUNT, dropped);
     for from in items(from.events) {
         put_message(out, span::EVENTS, |out| {
-            put_fixed64_nonzero(out, event::TIME, bits(from.time_unix_nano));
+            put_fixed64_nonzero(out, event::TIME, number(from.time_unix_nano));
             put_optional(out, event::NAME, from.name);
             put_attributes(out, event::ATTRIBUTES, from.attributes);
-            let dropped = bits(from.dropped_attributes_count);
+            let dropped = number(from.dropped_attributes_count).into();
             put_nonzero(out, event::DROPPED_ATTRIBUTES_COUNT, dropped);
         });
     }
     put_nonzero(
         out,
         span::DROPPED_EVENTS_COUNT,
-        bits(from.dropped_events_count),
+        number(from.dropped_events_count).into(),
     );
     for from in items(from.links) {
         put_message(out, span::LINKS, |out| {
@@ -202,21 +242,21 @@ fn put_span(out: &mut Vec<u8>, from: Span<'_>) {
             put_id(out, link::SPAN_ID, from.span_id);
             put_optional(out, link::TRACE_STATE, from.trace_state);
             put_attributes(out, link::ATTRIBUTES, from.attributes);
-            let dropped = bits(from.dropped_attributes_count);
+            let dropped = number(from.dropped_attributes_count).into();
             put_nonzero(out, link::DROPPED_ATTRIBUTES_COUNT, dropped);
-            put_fixed32_nonzero(out, link::FLAGS, bits32(from.flags));
+            put_fixed32_nonzero(out, link::FLAGS, number(from.flags));
         });
     }
     put_nonzero(
         out,
         span::DROPPED_LINKS_COUNT,
-        bits(from.dropped_links_count),
+        number(from.dropped_links_count).into(),
     );
     if let Some(from) = from.status {
         put_message(out, span::STATUS, |out| {
             put_optional(out, status::MESSAGE, from.message);
-            put_nonzero(out, status::CODE, bits(from.code));
+            put_nonzero(out, status::CODE, enum_bits(from.code));
         });
     }
-    put_fixed32_nonzero(out, span::FLAGS, bits32(from.flags));
+    put_fixed32_nonzero(out, span::FLAGS, number(from.flags));
 }

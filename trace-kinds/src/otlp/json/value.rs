@@ -1,12 +1,13 @@
 //! Values: text, numbers, ids and attributes.
 
+use std::any::type_name;
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 use super::base64::base64;
-use super::bounded_list::{BoundedList, items};
+use super::bounded_list::{BoundedList, deeper, items};
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "'de: 'a"))]
@@ -27,42 +28,62 @@ struct KeyValues<'a> {
     values: Option<BoundedList<KeyValue<'a>>>,
 }
 
+/// A map or an array, which is one level deeper than what contains it.
+struct Deeper<T>(T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Deeper<T> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        deeper(|| T::deserialize(input)).map(Self)
+    }
+}
+
 /// Text, borrowed unless it contains escapes.
 #[derive(Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// An integer of at most 64 bits, as text or number; stored as its bits.
-pub(super) struct Integer(pub(super) u64);
+/// An integer of a type of Protocol Buffers, as text or number.
+pub(super) struct Integer<T>(pub(super) T);
 
-impl<'de> Deserialize<'de> for Integer {
+impl<'de, T: TryFrom<i128>> Deserialize<'de> for Integer<T> {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
-        struct Bits;
-        impl Visitor<'_> for Bits {
-            type Value = u64;
+        let value = input.deserialize_any(AnyInteger)?;
+        let beyond = |_| {
+            let (kind, bits) = (type_name::<T>(), size_of::<T>() * 8);
+            let sign = if kind.starts_with('u') {
+                "without a sign"
+            } else {
+                "with a sign"
+            };
+            D::Error::custom(format_args!(
+                "{value} is not an integer of {bits} bits {sign}"
+            ))
+        };
+        T::try_from(value).map(Self).map_err(beyond)
+    }
+}
 
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an integer of 64 bits, as a number or in quotes")
-            }
-            fn visit_u64<E: Error>(self, value: u64) -> Result<u64, E> {
-                Ok(value)
-            }
-            fn visit_i64<E: Error>(self, value: i64) -> Result<u64, E> {
-                Ok(value.cast_unsigned())
-            }
-            fn visit_f64<E: Error>(self, value: f64) -> Result<u64, E> {
-                // 1e3 and 5.0 are integers, too.
-                let integer = integer_of(value);
-                let bits = integer.map(i64::cast_unsigned);
-                bits.ok_or_else(|| E::custom("a fraction where an integer is expected"))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
-                let signed = || text.parse::<i64>().map(i64::cast_unsigned);
-                text.parse::<u64>()
-                    .or_else(|_| signed())
-                    .map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
-            }
-        }
-        input.deserialize_any(Bits).map(Integer)
+struct AnyInteger;
+
+impl Visitor<'_> for AnyInteger {
+    type Value = i128;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an integer of 64 bits, as a number or in quotes")
+    }
+    fn visit_u64<E: Error>(self, value: u64) -> Result<i128, E> {
+        Ok(value.into())
+    }
+    fn visit_i64<E: Error>(self, value: i64) -> Result<i128, E> {
+        Ok(value.into())
+    }
+    fn visit_f64<E: Error>(self, value: f64) -> Result<i128, E> {
+        // 1e3 and 5.0 are integers, too.
+        let integer = integer_of(value).map(i128::from);
+        integer.ok_or_else(|| E::custom("a fraction where an integer is expected"))
+    }
+    fn visit_str<E: Error>(self, text: &str) -> Result<i128, E> {
+        text.parse()
+            .map_err(|_| E::invalid_value(serde::de::Unexpected::Str(text), &self))
     }
 }
 
@@ -119,7 +140,7 @@ pub(super) enum AnyValue<'a> {
     Empty,
     Text(Text<'a>),
     Bool(bool),
-    Int(Integer),
+    Int(Integer<i64>),
     Double(Double),
     Array(Vec<AnyValue<'a>>),
     Map(Vec<KeyValue<'a>>),
@@ -144,11 +165,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for AnyValue<'a> {
                         "intValue" => map.next_value::<Option<_>>()?.map(AnyValue::Int),
                         "doubleValue" => map.next_value::<Option<_>>()?.map(AnyValue::Double),
                         "arrayValue" => map
-                            .next_value::<Option<Values<'de>>>()?
-                            .map(|array| AnyValue::Array(items(array.values))),
+                            .next_value::<Option<Deeper<Values<'de>>>>()?
+                            .map(|array| AnyValue::Array(items(array.0.values))),
                         "kvlistValue" => map
-                            .next_value::<Option<KeyValues<'de>>>()?
-                            .map(|map| AnyValue::Map(items(map.values))),
+                            .next_value::<Option<Deeper<KeyValues<'de>>>>()?
+                            .map(|map| AnyValue::Map(items(map.0.values))),
                         "bytesValue" => match map.next_value::<Option<Text<'de>>>()? {
                             Some(text) => Some(AnyValue::Bytes(
                                 base64(text.0.as_bytes())
