@@ -19,7 +19,12 @@ use storage_format::{
     paths::FileName,
 };
 
-use crate::{StorageError, io_thread::IoThread, read::read_small};
+use crate::{
+    StorageError,
+    io::{remove_file, sync_folder},
+    io_thread::IoThread,
+    read::read_small,
+};
 
 /// The description of an agent, as it registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,6 +271,32 @@ impl Agents {
             Err(at) => file.streams.insert(at, spec.clone()),
         }
         self.put(&file).await.map(|_| spec)
+    }
+
+    /// Removes an agent that `is_in_use` does not refuse, durably. Nothing registers or changes it
+    /// meanwhile.
+    pub(crate) async fn remove(
+        &self,
+        id: &AgentId,
+        is_in_use: impl FnOnce() -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let _changing = self.changing.lock().await;
+        let agent = self.get(id)?;
+        // From here on nothing of it is accepted.
+        self.known.write().remove(id);
+        let put_back = |error| {
+            self.known.write().insert(id.clone(), Arc::clone(&agent));
+            error
+        };
+        is_in_use().map_err(put_back)?;
+        let (path, folder) = (self.path(id), self.folder.clone());
+        let removed = tokio::task::spawn_blocking(move || {
+            remove_file(&path).map_err(StorageError::io("remove", &path))?;
+            sync_folder(&folder)
+        });
+        let removed = removed.await.map_err(|_| StorageError::Stopping)?;
+        crate::fault_point!(async "agents.removed");
+        removed.map_err(put_back)
     }
 
     async fn put(&self, file: &AgentFile) -> Result<Arc<Agent>, StorageError> {

@@ -2,6 +2,15 @@
 
 use std::{path::PathBuf, time::Duration};
 
+/// Bytes of packets as stored that agents may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QuotaDefaults {
+    /// All together; `None` for no limit.
+    pub all_bytes_max: Option<u64>,
+    /// Each one that has no quota of its own; `None` for no limit.
+    pub agent_bytes_max: Option<u64>,
+}
+
 /// Which I/O implementation the I/O thread uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IoChoice {
@@ -68,8 +77,11 @@ pub struct EngineConfig {
     /// together; with 0, they are arranged when their storage is finalized.
     pub full_file_arranging_bytes_per_second_max: u64,
     /// What agents may store.
+    pub quotas: QuotaDefaults,
     /// Time between two looks at what they have stored; zero turns them off.
+    pub usage_interval: Duration,
     /// Time between two writes that are tried to learn whether the disk works; zero turns them off.
+    pub disk_probe_interval: Duration,
     /// Bytes per second that the scrub reads at most; 0 turns it off.
     pub scrub_bytes_per_second: u64,
     /// Shortest time between the beginnings of two passes of the scrub.
@@ -131,6 +143,9 @@ impl EngineConfig {
             packet_bytes_max: 64 << 20,
             arranging_bytes_per_second_max: 0,
             full_file_arranging_bytes_per_second_max: 32 << 20,
+            quotas: QuotaDefaults::default(),
+            usage_interval: Duration::ZERO,
+            disk_probe_interval: Duration::ZERO,
             scrub_bytes_per_second: 4 << 20,
             scrub_pass_interval: Duration::from_secs(86_400),
             scrub_delay: Duration::from_secs(60),

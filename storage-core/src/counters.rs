@@ -173,9 +173,14 @@ counters! {
     scrub_passes: Counter,
     /// When the last of them ended, seconds since the epoch; 0 while there was none.
     scrub_finished_seconds: Counter,
+    /// Pushes refused because a quota was used up.
+    refused_quota: Counter,
     /// Storages whose bytes by agent are not known.
+    usage_unknown_storages: Counter,
     /// 1 while the disk of the data folder fails.
+    disk_failed: Counter,
     /// Time of the writes that are tried to learn that.
+    disk_probe_seconds: Latency,
     /// Bytes of index blocks in the cache.
     index_cache_bytes: Counter,
     /// Lookups of index blocks that hit the cache.

@@ -234,13 +234,18 @@ pub enum StorageError {
         max: u64,
     },
     /// An agent, or all agents, have stored what they may.
+    #[error("{of} has {stored} bytes of a quota of {max}")]
+    QuotaUsed {
+        /// Whose quota.
         of: String,
         /// Bytes of packets as stored.
         stored: u64,
+        /// The quota.
         max: u64,
     },
     /// A storage that is not finalized has packets of the agent.
     #[error("storage {storage} has packets of agent `{agent}` and is not finalized")]
+    AgentInUse {
         /// The agent.
         agent: AgentId,
         /// The storage.
@@ -431,6 +436,8 @@ impl StorageError {
         match self {
             Self::StorageNotFound(_) => "storage_not_found",
             Self::AgentNotFound(_) => "agent_not_found",
+            Self::AgentInUse { .. } => "agent_in_use",
+            Self::QuotaUsed { .. } => "quota_used",
             Self::StreamNotFound { .. } => "stream_not_found",
             Self::PacketNotFound { .. } => "packet_not_found",
             Self::PacketMissing { .. } => "packet_missing",

@@ -94,17 +94,17 @@ mod writer;
 pub use agents::{Agent, AgentSpec, Agents};
 pub use budget::{ByteBudget, BytePermit, Holder, Share};
 pub use checked::CheckedFile;
-pub use config::{DiskLow, EngineConfig, IoChoice};
+pub use config::{DiskLow, EngineConfig, IoChoice, QuotaDefaults};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
 pub use damage::Damage;
 pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
-    CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection,
-    Created, DerivedCheck, DerivedFiles, Documents, Engine, Export, Failures, FileInfo,
-    IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafPackets, LeftRing, NewStorage,
-    PacketInfo, Page, PendingPush, QueryCache, Reading, Rings, ServedBytes, ServedFile,
-    StorageCounts, StorageFilter, StorageInfo, StorageLabel, StorageLeaves, StoragePatch, Storages,
-    Transfer, change_document, check_archive,
+    AgentUsage, CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport,
+    CopySelection, Created, DerivedCheck, DerivedFiles, Documents, Engine, Export, Failures,
+    FileInfo, IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafPackets, LeftRing,
+    NewStorage, PacketInfo, Page, PendingPush, QueryCache, Quotas, Reading, Rings, ServedBytes,
+    ServedFile, StorageCounts, StorageFilter, StorageInfo, StorageLabel, StorageLeaves,
+    StoragePatch, Storages, Transfer, change_document, check_archive,
 };
 pub use error::{PacketSummary, StorageError};
 #[cfg(feature = "fault-points")]

@@ -6,6 +6,7 @@
 //! through [`Context`], never with `println!`, and starts the runtime with [`Context::block_on`]
 //! only if it calls a server.
 
+mod agent;
 mod analyze;
 mod context;
 mod decode;
@@ -52,6 +53,7 @@ macro_rules! subcommands {
 }
 
 subcommands! {
+    Agent(agent::Agent),
     Analyze(analyze::Analyze),
     Decode(decode::Decode),
     Download(mount::Download),

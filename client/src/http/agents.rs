@@ -30,6 +30,15 @@ pub struct Agent {
     /// Whether the server has its trace metadata.
     #[serde(default)]
     pub has_metadata: bool,
+    /// Bytes of its packets as stored, in all storages; `None` while they are not known.
+    #[serde(default)]
+    pub stored_bytes: Option<u64>,
+    /// As many may be stored; `None` for no limit.
+    #[serde(default)]
+    pub quota_bytes_max: Option<u64>,
+    /// Whether the quota was set for this agent.
+    #[serde(default)]
+    pub has_own_quota: bool,
     /// Name, host, attributes and any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
@@ -70,6 +79,29 @@ impl Client {
     /// All agents.
     pub async fn agents(&self) -> Result<Vec<Agent>, ClientError> {
         self.list(&["agents"], &[]).await
+    }
+
+    /// Deletes an agent with its streams and trace metadata.
+    pub async fn delete_agent(&self, agent: &str) -> Result<(), ClientError> {
+        let url = self.server().api(&["agents", agent]);
+        self.done(Call::new(Method::DELETE, url)).await
+    }
+
+    /// Gives an agent a quota of its own: bytes of its packets as stored, or `None` for no limit.
+    pub async fn set_agent_quota(
+        &self,
+        agent: &str,
+        bytes_max: Option<u64>,
+    ) -> Result<(), ClientError> {
+        let url = self.server().api(&["agents", agent, "quota"]);
+        let quota = serde_json::json!({ "bytes_max": bytes_max });
+        self.done(Call::new(Method::PUT, url).json(&quota)).await
+    }
+
+    /// Lets the quota of the settings apply to an agent again.
+    pub async fn remove_agent_quota(&self, agent: &str) -> Result<(), ClientError> {
+        let url = self.server().api(&["agents", agent, "quota"]);
+        self.done(Call::new(Method::DELETE, url)).await
     }
 
     /// Replaces the trace metadata of an agent. With `allow_invalid`, the server also stores what

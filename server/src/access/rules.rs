@@ -76,7 +76,10 @@ pub(super) const RULES: &[Rule] = rules! {
     GET "/api/v1/agents" Find Seen;
     GET "/api/v1/agents/{agent}" Find Agents;
     PUT "/api/v1/agents/{agent}" Push Agents;
+    DELETE "/api/v1/agents/{agent}" Operate Agents;
     PUT "/api/v1/agents/{agent}/metadata" Push Agents;
+    PUT "/api/v1/agents/{agent}/quota" Operate Agents;
+    DELETE "/api/v1/agents/{agent}/quota" Operate Agents;
     PUT "/api/v1/agents/{agent}/streams/{stream}" Push Agents;
     HEAD "/api/v1/agents/{agent}/streams/{stream}/packets" Push Storages;
     POST "/api/v1/agents/{agent}/streams/{stream}/packets" Push Storages;

@@ -48,6 +48,9 @@ impl Config {
         engine.arranging_bytes_per_second_max = storage.arranging_bytes_per_second_max;
         engine.full_file_arranging_bytes_per_second_max =
             storage.full_file_arranging_bytes_per_second_max;
+        engine.quotas = self.quota.defaults();
+        engine.usage_interval = Duration::from_secs(self.quota.check_seconds);
+        engine.disk_probe_interval = Duration::from_secs(storage.disk_probe_seconds);
         engine.scrub_bytes_per_second = storage.scrub_bytes_per_second;
         engine.scrub_pass_interval = Duration::from_secs(storage.scrub_pass_seconds_min);
         engine.tree_packet_count_max = size(storage.live_index_packets_max);

@@ -14,6 +14,7 @@ mod log_filter;
 mod names;
 mod otlp;
 mod query;
+mod quota;
 mod retention;
 mod settings;
 #[cfg(test)]

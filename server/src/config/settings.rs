@@ -12,6 +12,7 @@ use super::invalid::InvalidSetting;
 use super::log_filter::is_log_filter;
 use super::otlp::OtlpConfig;
 use super::query::QueryConfig;
+use super::quota::QuotaConfig;
 use super::retention::RetentionConfig;
 use super::tls::TlsConfig;
 
@@ -42,6 +43,7 @@ pub struct Config {
     /// Deletion of old storages.
     pub retention: RetentionConfig,
     /// What agents may store.
+    pub quota: QuotaConfig,
     /// Tracing of the server's I/O.
     pub io_trace: IoTraceConfig,
     /// Threads.
@@ -296,6 +298,7 @@ pub struct StorageConfig {
     /// together; 0 = they are arranged when their storage is finalized.
     pub full_file_arranging_bytes_per_second_max: u64,
     /// Time between two writes that are tried to learn whether the disk works; 0 = off.
+    pub disk_probe_seconds: u64,
     /// Bytes per second at which files are re-read and compared with their checksums in the
     /// background; 0 = off.
     pub scrub_bytes_per_second: u64,
@@ -385,6 +388,7 @@ impl Default for StorageConfig {
             preallocation_bytes_max: 64 << 20,
             data_file_bytes_max: 1 << 30,
             arranging_bytes_per_second_max: 0,
+            disk_probe_seconds: 10,
             scrub_bytes_per_second: 4 << 20,
             scrub_pass_seconds_min: 86_400,
             full_file_arranging_bytes_per_second_max: 32 << 20,

@@ -93,6 +93,7 @@ const CATALOG: &[Entry] = catalog! {
     404 "stream_not_found" "stream not found",
         "the agent has not declared a stream with this id",
         "declare it with PUT /api/v1/agents/{agent}/streams/{stream} and {\"kind\": …}";
+    409 "agent_in_use" "the agent has packets in a storage that is not finalized",
         "they are decoded with the streams and the trace metadata of the agent",
         "finalize or delete the storage that detail names, then delete the agent";
     409 "agent_metadata_conflict" "the agent has different trace metadata on this server",
@@ -222,6 +223,9 @@ const CATALOG: &[Entry] = catalog! {
     503 "storage_recovering" "the storage is being recovered",
         "the server started a moment ago and still scans data files of the storage",
         "send the request again after Retry-After; /readyz shows the progress";
+    507 "quota_used" "a quota is used up",
+        "the packets that are stored have as many bytes as the quota allows",
+        "delete storages, or raise the quota: PUT /api/v1/agents/{agent}/quota, or [quota] of the \
          settings";
     507 "disk_full" "the disk is full",
         "a write failed for lack of space, or of an inode for another file",

@@ -45,7 +45,8 @@ impl From<StorageError> for Problem {
             | StorageError::Exhausted { .. } => problem.retry_after(RETRY_SECONDS),
             StorageError::DiskLow { .. }
             | StorageError::FilesLow { .. }
-            | StorageError::DiskFull { .. } => problem.retry_after(RETRY_DISK_SECONDS),
+            | StorageError::DiskFull { .. }
+            | StorageError::QuotaUsed { .. } => problem.retry_after(RETRY_DISK_SECONDS),
             StorageError::Recovering {
                 bytes_scanned,
                 bytes_total,

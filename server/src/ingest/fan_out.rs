@@ -7,7 +7,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
 use recording::{Packet, Recorded, Recorder};
-use storage_core::{BytePermit, StorageError, check_position, packet_charge};
+use storage_core::{BytePermit, Quotas, StorageError, check_position, packet_charge};
 use storage_format::frame::Facts;
 use storage_format::{AgentId, Kind, StorageId, StreamId, StreamPosition};
 use trace_kinds::StreamContext;
@@ -37,6 +37,7 @@ struct Waiting {
 /// The packets of one request.
 struct FanOut<'a> {
     recorder: &'a Recorder,
+    quotas: &'a Quotas,
     shares: RequestShares,
     agent: AgentId,
     stream: StreamId,
@@ -73,6 +74,7 @@ impl Pusher {
         let (mut facts, context) = self.reader(&target, kind).await?;
         let mut fan = FanOut {
             recorder,
+            quotas: self.engine.quotas(),
             shares: self.shares.of(&head.extensions),
             context,
             agent,
@@ -186,6 +188,7 @@ impl FanOut<'_> {
     ) -> Result<(), Problem> {
         // Before the packet enters the buffer, from which no storage would take it.
         check_position(position)?;
+        self.quotas.check(&self.agent)?;
         let packet = Packet {
             agent: self.agent.clone(),
             stream: self.stream.clone(),

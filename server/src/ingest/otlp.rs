@@ -99,6 +99,7 @@ impl TraceRequests {
         }
         // Nothing of a request is stored if not all of it may be: its sender sends all of it again.
         for part in &parts {
+            self.engine.quotas().check(&part.agent.id)?;
         }
         let mut permit = reservation.into_permit();
         let count = parts.len() as u64;
@@ -120,9 +121,14 @@ impl TraceRequests {
         Ok(outcome)
     }
 
-    /// Parses a request and reserves memory for what is needed in addition to its body: copies for
-    /// several agents, and the tree that JSON is parsed into. JSON is first given what it usually
-    /// needs, and more if that is not enough.
+    /// Forgets an agent that was deleted: its next spans register it again.
+    pub(crate) fn forget(&self, agent: &AgentId) {
+        self.known.lock().remove(agent);
+    }
+
+    /// Validates a request and divides it by agent, with memory reserved for what it takes in
+    /// addition to its body: the tree that JSON is parsed into, its resources, and copies for
+    /// several agents. JSON is first given what it usually needs, and more if that is not enough.
     async fn read(
         &self,
         encoding: OtlpEncoding,

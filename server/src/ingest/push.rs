@@ -100,6 +100,7 @@ impl Pusher {
         let window = (self.limits.zstd_window_bytes_max, &self.decoders);
         // Agent, stream and storage are checked before the body is read.
         let kind = self.kind(&target)?;
+        self.engine.quotas().check(&target.agent)?;
         let shares = self.shares.of(&head.extensions);
         if is_batch(headers)? {
             let max = self.limits.request_bytes_max;
@@ -346,6 +347,7 @@ impl Batch<'_> {
         let Some(reservation) = self.reservation.as_mut().filter(|_| !self.group.is_empty()) else {
             return Ok(());
         };
+        self.pusher.engine.quotas().check(&self.target.agent)?;
         let packets = std::mem::take(&mut self.group);
         let bytes = std::mem::take(&mut self.group_bytes);
         let charge = std::mem::take(&mut self.group_charge);

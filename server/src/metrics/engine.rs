@@ -48,8 +48,11 @@ const METRICS: &[Metric] = metrics! {
     gauge serializer_jobs = serializer_jobs, "Serializer jobs queued or running.";
     counter refused_busy_total = refused_busy, "Pushes refused for bytes in flight.";
     counter refused_disk_low_total = refused_disk_low, "Pushes refused because the disk was low.";
+    counter refused_quota_total = refused_quota, "Pushes refused because a quota was used up.";
+    gauge usage_unknown_storages = usage_unknown_storages, "Storages that quotas do not count yet, because they are not recovered or cannot be read.";
     gauge disk_free_bytes = disk_free_bytes, "Free bytes of the data folder's file system.";
     gauge disk_total_bytes = disk_total_bytes, "Bytes of the data folder's file system.";
+    gauge disk_failed = disk_failed, "1 while writes to the disk of the data folder fail or do not complete.";
     gauge disk_low = disk_low, "1 while ingest is stopped because the disk is low.";
     gauge recovering_storages = recovering_storages, "Storages not recovered yet after the start.";
     gauge recovery_bytes = recovery_bytes, "Bytes of data files to scan after the start.";
@@ -95,7 +98,9 @@ pub(crate) fn render_engine(counters: &Counters, text: &mut Vec<u8>) {
     );
     histogram(
         text,
+        "disk_probe_seconds",
         "Time of the small writes that show whether the disk works.",
+        &counters.disk_probe_seconds,
     );
 }
 

@@ -16,7 +16,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::json::{read_body, read_json};
 use super::page::{Page, limit_of, query};
-use super::refusals::{BadRequest, Conflict, NotFound, PayloadTooLarge, UnprocessableEntity};
+use super::refusals::{
+    BadRequest, Conflict, NotFound, PayloadTooLarge, ServiceUnavailable, UnprocessableEntity,
+};
 use crate::access::Caller;
 use crate::app_state::AppState;
 use crate::plain_text::is_plain;
@@ -45,6 +47,23 @@ pub(super) struct AgentDocument {
     streams: Vec<StreamDocument>,
     /// Whether the agent has trace metadata.
     has_metadata: bool,
+    /// Bytes of its packets as stored, in all storages, as of a few seconds ago; null while they
+    /// are not known after a start.
+    stored_bytes: Option<u64>,
+    /// As many may be stored; null for no limit.
+    quota_bytes_max: Option<u64>,
+    /// Whether the quota was set for this agent; otherwise it is that of the settings.
+    has_own_quota: bool,
+}
+
+/// The quota of an agent.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct QuotaRequest {
+    /// Bytes of its packets as stored, in all storages; null for no limit.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[schema(required = true)]
+    bytes_max: Option<u64>,
 }
 
 /// A stream of an agent.
@@ -94,8 +113,9 @@ impl From<&StreamSpec> for StreamDocument {
     }
 }
 
-impl From<&Agent> for AgentDocument {
-    fn from(agent: &Agent) -> Self {
+impl AgentDocument {
+    fn of(app: &AppState, agent: &Agent) -> Self {
+        let usage = app.engine.quotas().of(&agent.spec.id);
         Self {
             id: agent.spec.id.to_string(),
             name: agent.spec.name.clone(),
@@ -103,6 +123,9 @@ impl From<&Agent> for AgentDocument {
             attributes: agent.spec.attributes.clone(),
             streams: agent.streams.iter().map(StreamDocument::from).collect(),
             has_metadata: agent.metadata_checksum.is_some(),
+            stored_bytes: usage.stored_bytes,
+            quota_bytes_max: usage.bytes_max,
+            has_own_quota: usage.is_own,
         }
     }
 }
@@ -136,7 +159,7 @@ pub(super) async fn register(
         attributes: request.attributes,
     };
     let agent = app.engine.agents().register(spec).await?;
-    Ok(Json(AgentDocument::from(&*agent)))
+    Ok(Json(AgentDocument::of(&app, &agent)))
 }
 
 fn agent_malformed() -> Problem {
@@ -169,7 +192,7 @@ pub(super) async fn list(
         .filter(|agent| agent.spec.id.as_str() > after && caller.sees_agent(&agent.spec.id));
     let limit = limit_of(parameters.limit)?;
     Ok(Json(Page::of(
-        rest.map(|agent| AgentDocument::from(&**agent)),
+        rest.map(|agent| AgentDocument::of(&app, agent)),
         limit,
         |agent| agent.id.clone(),
     )))
@@ -189,7 +212,70 @@ pub(super) async fn show(
     Path(agent): Path<String>,
 ) -> Result<Json<AgentDocument>, Problem> {
     let agent = app.engine.agents().get(&agent.parse()?)?;
-    Ok(Json(AgentDocument::from(&*agent)))
+    Ok(Json(AgentDocument::of(&app, &agent)))
+}
+
+/// Deletes an agent with its streams and trace metadata, which finalized storages keep. It is
+/// registered again when it comes back.
+#[utoipa::path(
+    delete, operation_id = "delete_agent", path = "/agents/{agent}", tag = "agents",
+    params(("agent" = String, Path)),
+    responses(
+        (status = 204, description = "Deleted"),
+        NotFound, Conflict, ServiceUnavailable,
+    ),
+)]
+pub(super) async fn delete(
+    State(app): State<Arc<AppState>>,
+    Path(agent): Path<String>,
+) -> Result<StatusCode, Problem> {
+    let id: AgentId = agent.parse()?;
+    app.engine.delete_agent(&id).await?;
+    app.traces.forget(&id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gives an agent a quota of its own.
+#[utoipa::path(
+    put, operation_id = "set_agent_quota", path = "/agents/{agent}/quota", tag = "agents",
+    params(("agent" = String, Path)),
+    request_body = QuotaRequest,
+    responses(
+        (status = 200, body = AgentDocument, description = "The agent"),
+        BadRequest, NotFound,
+    ),
+)]
+pub(super) async fn set_quota(
+    State(app): State<Arc<AppState>>,
+    Path(agent): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<AgentDocument>, Problem> {
+    let id: AgentId = agent.parse()?;
+    let request: QuotaRequest = read_json(&app, &headers, body).await?;
+    app.engine
+        .quotas()
+        .set(&id, Some(request.bytes_max))
+        .await?;
+    let agent = app.engine.agents().get(&id)?;
+    Ok(Json(AgentDocument::of(&app, &agent)))
+}
+
+/// Takes the own quota of an agent away: that of the settings applies again.
+#[utoipa::path(
+    delete, operation_id = "remove_agent_quota", path = "/agents/{agent}/quota", tag = "agents",
+    params(("agent" = String, Path)),
+    responses(
+        (status = 204, description = "The agent has no quota of its own"),
+        NotFound,
+    ),
+)]
+pub(super) async fn remove_quota(
+    State(app): State<Arc<AppState>>,
+    Path(agent): Path<String>,
+) -> Result<StatusCode, Problem> {
+    app.engine.quotas().set(&agent.parse()?, None).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// How trace metadata is stored.

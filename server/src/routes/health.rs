@@ -74,7 +74,7 @@ pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Json<Health> {
 }
 
 /// Returns 200 while the server accepts requests, and 503 during shutdown, when nothing can be
-/// written, and after the start until all storages are recovered.
+/// written, when the disk fails, and after the start until all storages are recovered.
 #[utoipa::path(
     get, operation_id = "get_readyz", path = "/readyz", tag = "health",
     responses(
@@ -106,6 +106,20 @@ pub(super) async fn readyz(
         .detail(reason)
         .cause("the thread that writes all data files has ended; reads continue")
         .remedy("restart the server; what was acknowledged is durable"));
+    }
+    if let Some(reason) = app.engine.disk_failure() {
+        return Err(Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "disk_failed",
+            "the disk does not work",
+        )
+        .detail(reason)
+        .cause(
+            "a small write to the data folder is tried every storage.disk_probe_seconds, and the \
+             last one failed or has not completed",
+        )
+        .remedy("examine the disk and the log of the kernel; what was acknowledged is durable")
+        .retry_after(10));
     }
     // Rings of I/O traces are moved into storages that are ready.
     let of_rings = || app.io_trace.is_recovering().then(RecoveryStatus::default);
@@ -169,6 +183,7 @@ pub(super) async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     let mut text = app.metrics.render();
     // Updates the gauges of what has failed, and of what is being recovered.
     let _ = (app.engine.failures(0), app.engine.recovery());
+    let _ = app.engine.disk_failure();
     crate::metrics::render_engine(app.engine.counters(), &mut text);
     crate::metrics::render_storages(&app.engine.storage_counts(), &mut text);
     crate::metrics::render_process(app.started.as_secs_f64(), &mut text);

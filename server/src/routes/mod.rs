@@ -122,7 +122,8 @@ fn pages() -> OpenApiRouter<Arc<AppState>> {
 fn api() -> OpenApiRouter<Arc<AppState>> {
     OpenApiRouter::new()
         .merge(lists())
-        .routes(routes!(agents::register, agents::show))
+        .routes(routes!(agents::register, agents::show, agents::delete))
+        .routes(routes!(agents::set_quota, agents::remove_quota))
         .routes(routes!(agents::put_metadata))
         .routes(routes!(agents::declare_stream))
         .routes(routes!(storages::show, storages::change, storages::delete))

@@ -28,6 +28,8 @@ const CONTRACT: &[(&str, &str)] = &[
     ("get", "/api/v1/agents/{agent}"),
     ("put", "/api/v1/agents/{agent}"),
     ("delete", "/api/v1/agents/{agent}"),
+    ("put", "/api/v1/agents/{agent}/quota"),
+    ("delete", "/api/v1/agents/{agent}/quota"),
     ("put", "/api/v1/agents/{agent}/metadata"),
     ("put", "/api/v1/agents/{agent}/streams/{stream}"),
     ("get", "/api/v1/jobs"),

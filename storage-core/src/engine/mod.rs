@@ -13,6 +13,7 @@
 //! | [`Transfer`] | copies, exports and imports |
 //! | [`Rings`] | rings of I/O trace storages |
 //! | [`QueryCache`] | cached results of aggregated queries |
+//! | [`Quotas`] | what agents have stored, and what they may |
 //! | [`Documents`] | small named files that other crates own |
 
 mod blocking;
@@ -20,6 +21,7 @@ mod checksums;
 mod copy;
 mod derived;
 mod discovery;
+mod disk_probe;
 mod documents;
 mod export;
 mod failures;
@@ -37,6 +39,7 @@ mod leaf_packets;
 mod leaves;
 mod listing;
 mod query_cache;
+mod quotas;
 mod reading;
 mod recovering;
 mod registry;
@@ -50,12 +53,16 @@ mod tasks;
 mod texts;
 mod transfer;
 mod trees;
+mod usage;
 
 use std::{fs::File, sync::Arc};
 
 use io_trace::Tracer;
 use parking_lot::Mutex;
-use storage_format::storage_file::StorageFile;
+use storage_format::{
+    AgentId,
+    storage_file::{StorageFile, StorageState},
+};
 
 pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection};
 pub use derived::{DerivedCheck, DerivedFiles};
@@ -71,13 +78,14 @@ pub use leaf_packets::LeafPackets;
 pub use leaves::{LeafInfo, StorageLeaves};
 pub use listing::StorageFilter;
 pub use query_cache::{CACHED_BYTES_MAX, QueryCache};
+pub use quotas::{AgentUsage, Quotas};
 pub use reading::{PacketInfo, Page, Reading, ServedBytes, ServedFile};
 pub use rings::{LeftRing, Rings};
 pub use storages::{Created, NewStorage, StoragePatch, Storages};
 pub use transfer::Transfer;
 
-use self::{recovering::Recoveries, tasks::Tasks};
-use crate::{Agents, ByteBudget, Counters, writer::Services};
+use self::{disk_probe::DiskProbe, recovering::Recoveries, tasks::Tasks};
+use crate::{Agents, ByteBudget, Counters, StorageError, writer::Services};
 
 /// What a storage is: the content of its storage file, with live totals.
 pub type StorageInfo = StorageFile;
@@ -102,6 +110,8 @@ struct Inner {
     rings: Rings,
     query_cache: QueryCache,
     documents: Documents,
+    disk_probe: Arc<DiskProbe>,
+    quotas: Quotas,
     io_thread_join: Mutex<Option<std::thread::JoinHandle<()>>>,
     /// Keeps other servers out of the data folder until the shutdown.
     lock: Mutex<Option<File>>,
@@ -164,6 +174,8 @@ impl Engine {
 
     /// What agents have stored, and what they may store.
     #[must_use]
+    pub fn quotas(&self) -> &Quotas {
+        &self.inner.quotas
     }
 
     /// Deletes an agent with its streams and trace metadata. In finalized storages it keeps its
@@ -172,17 +184,22 @@ impl Engine {
     /// # Errors
     /// When there is no such agent, or a storage that is not finalized has packets of it: they are
     /// decoded with the metadata of the agent, which finalization has yet to copy.
+    pub async fn delete_agent(&self, id: &AgentId) -> Result<(), StorageError> {
         let storages = &self.inner.storages.registry;
         let check = || {
             for storage in storages.all() {
+                if storage.state() == StorageState::Finalized {
                     continue;
                 }
                 storage.check_ready()?;
                 let tree = storage.tree.read();
                 // Of a storage without a tree only a new one is known to have no packets.
                 let is_in_use = match &*tree {
+                    Some(tree) => tree.has_agent(id),
+                    None => storage.state() != StorageState::Created,
                 };
                 if is_in_use {
+                    return Err(StorageError::AgentInUse {
                         agent: id.clone(),
                         storage: storage.id,
                     });
@@ -191,6 +208,7 @@ impl Engine {
             Ok(())
         };
         self.inner.services.agents.remove(id, check).await?;
+        self.inner.quotas.change(id, None).await
     }
 
     /// Small named files that other crates own.
@@ -240,5 +258,7 @@ impl Engine {
     /// Why the disk of the data folder does not work, if a write that is tried now and then fails
     /// or does not complete.
     #[must_use]
+    pub fn disk_failure(&self) -> Option<String> {
+        self.inner.disk_probe.failure()
     }
 }

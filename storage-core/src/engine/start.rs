@@ -17,12 +17,15 @@ use super::{
     blocking::Blocking,
     checksums::complete,
     discovery::{OnDisk, find_storages},
+    disk_probe::DiskProbe,
     folder_lock::lock_folder,
+    quotas::Quotas,
     recovering::{Recoveries, Unfinished},
     registry::Registry,
     scrub::Scrub,
     tasks::Tasks,
     trees::TreeLoader,
+    usage::UsageTask,
 };
 use crate::{
     ByteBudget, Counters, EngineConfig, RecoveryStatus, Share, StorageError,
@@ -87,6 +90,7 @@ impl Engine {
             config.storage_count_max,
         );
         let engine = Self::assemble(Arc::new(registry), services, lock, io_thread_join);
+        engine.inner.quotas.load().await?;
         let unfinished = found.into_iter().filter_map(|found| engine.register(found));
         let unfinished = unfinished.collect();
         engine.inner.recoveries.begin(unfinished);
@@ -94,6 +98,8 @@ impl Engine {
         engine.complete_checksums();
         engine.watch_io_thread();
         engine.scrub();
+        engine.probe_disk();
+        engine.look_at_usage();
         Ok(engine)
     }
 
@@ -152,6 +158,8 @@ impl Engine {
             labels: Labels::new(&registry, &services),
             rings: Rings::new(&registry, &blocking),
             query_cache: QueryCache::new(&registry, &services, &blocking),
+            disk_probe: Arc::new(DiskProbe::of(&services)),
+            quotas: Quotas::new(&services, Documents::new(&services, blocking.clone())),
             documents: Documents::new(&services, blocking),
             transfer,
             ingest,
@@ -268,7 +276,11 @@ impl Engine {
     }
 
     /// Adds up what agents have stored.
+    fn look_at_usage(&self) {
+        let interval = self.inner.services.config.usage_interval;
         if !interval.is_zero() {
+            let task = UsageTask {
+                usage: Arc::clone(&self.inner.quotas.usage),
                 registry: Arc::clone(&self.inner.storages.registry),
                 trees: Arc::clone(&self.inner.reading.trees),
                 documents: self.inner.documents.clone(),
@@ -278,7 +290,11 @@ impl Engine {
         }
     }
 
+    fn probe_disk(&self) {
+        let interval = self.inner.services.config.disk_probe_interval;
         if !interval.is_zero() {
+            let probe = Arc::clone(&self.inner.disk_probe);
+            self.inner.tasks.spawn(probe.run(interval));
         }
     }
 

@@ -20,6 +20,7 @@ pub mod fault_points;
 #[cfg(test)]
 pub(crate) mod faulty;
 mod files;
+mod probe;
 pub(crate) mod ring;
 mod staged;
 mod traced;
@@ -37,6 +38,7 @@ pub(crate) use direct_read::DirectFile;
 pub(crate) use files::{
     create_folder, drop_cached, exchange, remove_file, remove_folder, rename, rename_new,
 };
+pub(crate) use probe::probe;
 pub(crate) use staged::{StagedFile, sync_folder, truncate};
 pub(crate) use traced::TracedIo;
 

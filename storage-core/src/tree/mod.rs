@@ -515,6 +515,26 @@ impl IndexTree {
         totals
     }
 
+    /// Bytes of packets as stored, of each agent.
+    pub(crate) fn bytes_by_agent(&self) -> BTreeMap<AgentId, u64> {
+        let mut sums: BTreeMap<AgentId, u64> = BTreeMap::new();
+        for leaf in self.leaves.values() {
+            let bytes = leaf.segments().fold(0_u64, |sum, segment| {
+                sum.saturating_add(segment.totals.stored_bytes)
+            });
+            match sums.get_mut(&leaf.path.agent) {
+                Some(sum) => *sum = sum.saturating_add(bytes),
+                None => drop(sums.insert(leaf.path.agent.clone(), bytes)),
+            }
+        }
+        sums
+    }
+
+    /// Whether an agent has packets.
+    pub(crate) fn has_agent(&self, agent: &AgentId) -> bool {
+        self.by_stream.contains_key(agent)
+    }
+
     /// The next position of a stream: it follows every durable packet.
     pub(crate) fn next_position(&self, agent: &AgentId, stream: &StreamId) -> StreamPosition {
         let leaves = self.by_stream.get(agent).and_then(|all| all.get(stream));

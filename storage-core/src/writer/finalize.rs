@@ -6,12 +6,13 @@
 //! continues, and uses or replaces the files that were written.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering},
 };
 
 use storage_format::{
-    AgentId, DataFileId,
+    AgentId, Codec, DataFileId, LeafType,
+    agent_file::{AgentFile, StreamSpec},
     checksum::crc32c,
     checksum_file::ChecksumFile,
     paths::{FileName, FileRole},
@@ -304,7 +305,11 @@ impl Writer {
         for id in agents {
             let name = FileName::Agent(id.clone()).to_string();
             let path = self.storage.folder.join(&name);
-            let agent = self.services.agents.file(&id).await?;
+            let agent = match self.services.agents.file(&id).await {
+                // Its file was damaged at the start, or it was deleted while its last packets came.
+                Err(StorageError::AgentNotFound(_)) => self.known_from_packets(&id),
+                found => found?,
+            };
             let bytes = bytes::Bytes::from(agent.encode().map_err(StorageError::damaged(&path))?);
             files.push(FileEntry {
                 name: name.clone(),
@@ -317,6 +322,33 @@ impl Writer {
             published.map_err(StorageError::io("write", &path))?;
         }
         Ok(files)
+    }
+
+    /// What the packets of an agent say about it.
+    fn known_from_packets(&self, id: &AgentId) -> AgentFile {
+        let mut streams = BTreeMap::new();
+        if let Some(tree) = &*self.storage.tree.read() {
+            for leaf in tree.leaves().filter(|leaf| leaf.path.agent == *id) {
+                let path = &leaf.path;
+                streams.insert(
+                    path.stream.clone(),
+                    StreamSpec {
+                        id: path.stream.clone(),
+                        kind: path.kind,
+                        leaf_type: LeafType::Array,
+                        codec: Codec::Zstd,
+                    },
+                );
+            }
+        }
+        AgentFile {
+            id: id.clone(),
+            name: id.to_string(),
+            host: String::new(),
+            attributes: BTreeMap::new(),
+            streams: streams.into_values().collect(),
+            metadata: None,
+        }
     }
 
     /// Writes the repair file of a storage that was repaired.

@@ -316,6 +316,10 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                 "/* CTF 1.8 */ trace { major = 1; minor = 8; byte_order = le; };",
                 &[200, 204],
             ),
+            TWO,
+            call("PUT", "/agents/two/quota", r#"{"bytes_max":1000}"#, &[200]),
+            call("DELETE", "/agents/two/quota", "", &[204]),
+            call("DELETE", "/agents/two", "", &[404]),
             call(
                 "PUT",
                 "/label-types/size",

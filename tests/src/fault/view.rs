@@ -88,7 +88,9 @@ impl View {
                 view.things.insert(path, json!([of, several, kept]));
             }
         }
-        for agent in pages(api, "/agents")? {
+        for mut agent in pages(api, "/agents")? {
+            // It is known some seconds later.
+            agent["stored_bytes"].take();
             view.things
                 .insert(format!("agent {}", text(&agent, "id")), agent);
         }

@@ -31,6 +31,9 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("get", "/api/v1/agents", "aroAROs"),
     ("get", "/api/v1/agents/{agent}", "aroA"),
     ("put", "/api/v1/agents/{agent}", "aoA"),
+    ("delete", "/api/v1/agents/{agent}", "o"),
+    ("put", "/api/v1/agents/{agent}/quota", "o"),
+    ("delete", "/api/v1/agents/{agent}/quota", "o"),
     ("put", "/api/v1/agents/{agent}/metadata", "aoA"),
     ("put", "/api/v1/agents/{agent}/streams/{stream}", "aoA"),
     (
