@@ -504,7 +504,10 @@ impl StorageError {
                     },
                 };
                 Self::Damaged { path, source }
-            } else if Errno::from_io_error(&source) == Some(Errno::NOSPC) {
+            } else if matches!(
+                Errno::from_io_error(&source),
+                Some(Errno::NOSPC | Errno::DQUOT)
+            ) {
                 Self::DiskFull { path }
             } else if is_transient(&source) {
                 Self::Exhausted {

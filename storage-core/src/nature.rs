@@ -55,6 +55,7 @@ mod tests {
             (Errno::NOMEM, Nature::Transient),
             (Errno::AGAIN, Nature::Transient),
             (Errno::NOSPC, Nature::Transient),
+            (Errno::DQUOT, Nature::Transient),
             (Errno::ACCESS, Nature::Other),
             (Errno::ROFS, Nature::Other),
         ];
