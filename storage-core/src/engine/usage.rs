@@ -109,7 +109,11 @@ impl UsageTask {
             return None;
         }
         if was == StorageState::Finalized {
-            self.trees.load(storage).await.ok()?;
+            self.trees.load_whole(storage).await.ok()?;
+            // What is found now is remembered.
+            if TreeLoader::lacks_part(storage) {
+                return None;
+            }
         }
         match &*storage.tree.read() {
             Some(tree) => Some(tree.bytes_by_agent()),
