@@ -1,6 +1,6 @@
 //! Recognizes files of this crate by their first bytes.
 
-use crate::{columns, provenance, sidecar};
+use crate::{bundle, columns, provenance, sidecar};
 
 /// A file that this crate reads and writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub enum FileType {
     Columns,
     /// Provenance of chunks, `.pidx`.
     Provenance,
+    /// The chunk indexes or the provenance of the leaves of a data file, `.idx` or `.pidx`.
+    Bundle,
 }
 
 impl FileType {
@@ -21,6 +23,7 @@ impl FileType {
             (sidecar::SIGNATURE, FileType::Index),
             (columns::SIGNATURE, FileType::Columns),
             (provenance::SIGNATURE, FileType::Provenance),
+            (bundle::SIGNATURE, FileType::Bundle),
         ];
         let known = types.iter().find(|(form, _)| head.starts_with(&form.magic));
         known.map(|(_, file_type)| *file_type)

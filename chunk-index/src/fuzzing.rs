@@ -4,7 +4,7 @@
 pub use crate::attachments::fuzzing::{Attachment, attachment};
 
 use crate::statistics::ChunkStatistics;
-use crate::{BlockKind, FileDictionary, body, columns, provenance, sidecar, slowest};
+use crate::{BlockKind, FileDictionary, body, bundle, columns, provenance, sidecar, slowest};
 
 /// Chunks per block.
 const CHUNKS: usize = 3;
@@ -43,4 +43,9 @@ pub fn column(bytes: &[u8], rows: usize) -> bool {
 /// Decodes the body of a `.pidx`.
 pub fn provenance(bytes: &[u8]) -> bool {
     provenance::decode(bytes).is_ok()
+}
+
+/// Decodes the footer of a bundle whose sections end at an offset.
+pub fn bundle_footer(bytes: &[u8], sections_end: u64) -> bool {
+    bundle::decode_footer(bytes, sections_end)
 }

@@ -11,6 +11,7 @@
 //! | which chunks a query must read, and what is known without reading | [`Pruner`], [`Pruning`] |
 //! | times and values of every event, `.cidx` | [`Columns`], [`ColumnFilter`] |
 //! | where re-split packets came from, `.pidx` | [`Provenance`] |
+//! | the sidecars of all leaves of a data file in one file | [`Bundle`], [`BundleWriter`] |
 //!
 //! A summary has, for each dimension, the number of events that have it, its distinct values, its
 //! types and limits ([`Zone`]), all values with their counts if they fit ([`Dictionary`]), else a
@@ -59,6 +60,7 @@ mod attachments;
 mod bloom;
 mod body;
 mod builder;
+mod bundle;
 mod cache;
 mod checkpoint;
 mod chunk;
@@ -96,6 +98,10 @@ pub use attachments::{
 };
 pub use bloom::BloomFilter;
 pub use builder::ChunkBuilder;
+pub use bundle::{
+    Bundle, BundleContent, BundleError, BundleOwner, BundleWriter, OpenedBundle, ReadRange,
+    SECTION_BYTES_MAX, SECTIONS_MAX, Section,
+};
 pub use cache::{CacheCounts, FilterCache};
 pub use checkpoint::{Checkpoint, DamagedWindow, StoredWindow, WINDOW_BYTES, Window};
 pub use chunk::{Chunk, Identity, Stale};

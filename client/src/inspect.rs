@@ -60,8 +60,10 @@ pub fn inspect(path: &Path, out: &mut impl Write) -> Result<bool, InspectError> 
     if let Some(header) = known(path, IndexPartHeader::decode(&head))? {
         return inspection.index_part(&header);
     }
-    if let Some(file_type) = FileType::of(&head) {
-        return inspection.derived(file_type);
+    match FileType::of(&head) {
+        Some(FileType::Bundle) => return inspection.bundle(),
+        Some(file_type) => return inspection.derived(file_type),
+        None => {}
     }
     if cached_file::is_cached_file(&head) {
         return inspection.cached();
@@ -316,6 +318,7 @@ fn hex(checksum: u32) -> String {
     format!("{checksum:08x}")
 }
 
+mod bundle;
 mod derived;
 mod frames;
 mod index_part;

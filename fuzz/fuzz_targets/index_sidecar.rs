@@ -2,14 +2,14 @@
 //! checksums protect in a file.
 #![no_main]
 
-use chunk_index::{BlockKind, Columns, Provenance, Sidecar, fuzzing};
+use chunk_index::{BlockKind, Bundle, Columns, Provenance, Sidecar, fuzzing};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((door, bytes)) = input.split_first() else {
         return;
     };
-    match door % 12 {
+    match door % 14 {
         0 => {
             if let Ok(index) = Sidecar::read(bytes) {
                 let written = index.encode().expect("a decoded index is complete");
@@ -45,6 +45,19 @@ fuzz_target!(|input: &[u8]| {
         }
         10 => {
             fuzzing::block(BlockKind::FileDictionary, bytes);
+        }
+        11 => {
+            let _ = Bundle::check(bytes.len() as u64, &mut |range| {
+                let [begin, end] = [range.start, range.end].map(|at| at as usize);
+                let read = bytes.get(begin..end);
+                Ok(read.ok_or(std::io::ErrorKind::UnexpectedEof)?.to_vec())
+            });
+        }
+        12 => {
+            let Some((end, bytes)) = bytes.split_first_chunk() else {
+                return;
+            };
+            fuzzing::bundle_footer(bytes, u64::from_le_bytes(*end));
         }
         _ => {
             let Some((rows, bytes)) = bytes.split_first() else {

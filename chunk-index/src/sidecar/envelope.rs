@@ -6,13 +6,15 @@ use crate::wire::{Damage, Reader};
 
 /// The largest block or footer that is read, unpacked.
 const RAW_BYTES_MAX: usize = 64 << 20;
+/// The longest footer with its trailer.
+pub(crate) const PACKED_BYTES_MAX: usize = RAW_BYTES_MAX + TRAILER_BYTES;
 /// Smaller blocks and footers are not compressed.
 const PACK_BYTES_MIN: usize = 128;
 /// The level of blocks and footers: small, written once, fetched over the network.
 const LEVEL: i32 = 9;
 /// The level of columns.
 const FAST_LEVEL: i32 = 1;
-const HEADER_BYTES: usize = 24;
+pub(crate) const HEADER_BYTES: usize = 24;
 const TRAILER_BYTES: usize = 48;
 
 const _: () = assert!(HEADER_BYTES == 8 + 4 + 4 + 4 + 4);

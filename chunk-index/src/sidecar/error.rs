@@ -46,6 +46,12 @@ pub enum SidecarError {
         /// Most bytes that a part may have.
         max: usize,
     },
+    /// More leaves have sidecars than a bundle can have sections.
+    #[error("a bundle has at most {max} sections; the leaf remains without a sidecar in it")]
+    TooManySections {
+        /// Most sections that a bundle may have.
+        max: usize,
+    },
     /// An index that is not completely loaded cannot be written.
     #[error("the index is not completely loaded and cannot be written; load all blocks first")]
     NotLoaded,

@@ -45,7 +45,9 @@ use crate::slowest;
 
 pub use block::{Block, BlockKind};
 pub(crate) use encode::put_identity;
-pub(crate) use envelope::{Signature, Trailer, close, closed, header, pack_fast, unpack};
+pub(crate) use envelope::{
+    HEADER_BYTES, PACKED_BYTES_MAX, Signature, Trailer, close, closed, header, pack_fast, unpack,
+};
 pub use error::SidecarError;
 pub(crate) use error::damaged;
 pub(crate) use footer::take_identity;

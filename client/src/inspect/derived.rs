@@ -15,6 +15,7 @@ pub(super) fn document(file_type: FileType, file: &[u8]) -> Result<Value, Sideca
         FileType::Index => Ok(index(&Sidecar::read(file)?)),
         FileType::Columns => Ok(columns(&Columns::read(file)?)),
         FileType::Provenance => Ok(provenance(&Provenance::read(file)?)),
+        FileType::Bundle => Err(SidecarError::NotAnIndex("it has those of several leaves")),
     }
 }
 
