@@ -5,9 +5,10 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use io_trace::{FileTag, Scope};
+use storage_format::LeafId;
 use storage_format::index_part::PacketEntry;
 
 /// Reads the bytes of one file, local or remote.
@@ -88,6 +89,10 @@ pub struct TracedFile {
     pub tag: FileTag,
     /// Why and for whom it is read, on any thread.
     pub scope: Scope,
+    /// Where the bytes begin in it.
+    pub offset: u64,
+    /// The leaf that they belong to, if its name does not tell.
+    pub leaf: Option<LeafId>,
 }
 
 /// A file on this machine.
@@ -153,6 +158,55 @@ impl Fetch for LazyFile {
         }
         let opened = LocalFile::open(&self.path)?;
         self.file.get_or_init(|| opened).fetch(ranges)
+    }
+}
+
+/// Consecutive bytes of a file, read like a file.
+pub(crate) struct FileSlice {
+    pub(crate) file: Arc<dyn Fetch>,
+    pub(crate) range: Range<u64>,
+    /// The leaf that they belong to.
+    pub(crate) leaf: LeafId,
+}
+
+impl FileSlice {
+    fn in_file(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        let in_file = |range: &Range<u64>| {
+            let begin = self.range.start.checked_add(range.start);
+            let end = self.range.start.checked_add(range.end);
+            let range = begin.zip(end).filter(|(_, end)| *end <= self.range.end);
+            let (begin, end) = range.ok_or(io::ErrorKind::UnexpectedEof)?;
+            Ok(begin..end)
+        };
+        ranges.iter().map(in_file).collect()
+    }
+}
+
+impl Fetch for FileSlice {
+    fn place(&self) -> String {
+        format!("{}: leaf {}", self.file.place(), self.leaf)
+    }
+
+    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        self.file.fetch(&self.in_file(ranges)?)
+    }
+
+    fn fetch_parts(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Part>> {
+        self.file.fetch_parts(&self.in_file(ranges)?)
+    }
+
+    fn traced(&self) -> Option<TracedFile> {
+        let traced = self.file.traced()?;
+        let offset = traced.offset.saturating_add(self.range.start);
+        Some(TracedFile {
+            offset,
+            leaf: Some(self.leaf),
+            ..traced
+        })
+    }
+
+    fn batch_bytes(&self) -> u64 {
+        self.file.batch_bytes()
     }
 }
 

@@ -20,6 +20,7 @@
 //! contain a match, and a sidecar that is damaged or does not belong to its file is not used.
 
 mod bare_times;
+mod bundles;
 mod clock;
 mod computed_fields;
 mod count;
@@ -56,6 +57,7 @@ mod stored;
 mod window;
 
 pub use bare_times::BareTimes;
+pub use bundles::{BundleFile, Bundles, RefusedBundle};
 pub use count::count;
 pub use dft::{DftFile, DftSet, columns_path};
 pub use error::ReadError;

@@ -9,20 +9,20 @@ use crate::fetch::TracedFile;
 
 /// Records lookups in one file on one thread; does nothing while no I/O is traced.
 pub(crate) struct Lookups<'t> {
-    tag: Option<&'t FileTag>,
+    file: Option<&'t TracedFile>,
     _scope: Option<Guard>,
 }
 
 impl<'t> Lookups<'t> {
     pub(crate) fn of(file: Option<&'t TracedFile>) -> Self {
         Self {
-            tag: file.map(|file| &file.tag),
+            file,
             _scope: file.map(|file| file.scope.clone().enter()),
         }
     }
 
     pub(crate) fn begin(&self) -> Option<Started> {
-        self.tag.map(FileTag::begin)
+        self.file.map(|file| file.tag.begin())
     }
 
     /// Records the lookup of a block; `was_cached` says whether a cache contained it.
@@ -33,17 +33,21 @@ impl<'t> Lookups<'t> {
         was_cached: Option<bool>,
         block: impl FnOnce(&FileTag) -> TracedBlock,
     ) {
-        let (Some(tag), Some(started)) = (self.tag, started) else {
+        let (Some(file), Some(started)) = (self.file, started) else {
             return;
         };
+        let tag = &file.tag;
         let length = range.end.saturating_sub(range.start);
         tag.end(started, Operation::Lookup, || Access {
-            offset: Some(range.start),
+            offset: Some(file.offset.saturating_add(range.start)),
             asked: length,
             done: length,
             errno: 0,
             cache_hit: was_cached,
-            block: Some(block(tag)),
+            block: Some(TracedBlock {
+                leaf: file.leaf.map_or(tag.leaf(), |leaf| leaf.0),
+                ..block(tag)
+            }),
         });
     }
 }

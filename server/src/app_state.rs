@@ -15,7 +15,7 @@ use crate::chunk_indexes::{ChunkIndexes, IndexMaker};
 use crate::clock;
 use crate::config::Config;
 use crate::connection::Stage;
-use crate::derived_files::check_bytes;
+use crate::derived_files::check_file;
 use crate::ingest::{Pusher, TraceRequests};
 use crate::io_trace::IoTracing;
 use crate::jobs::Jobs;
@@ -43,7 +43,7 @@ pub(crate) struct AppState {
     pub(crate) queries: Queries,
     pub(crate) indexes: Arc<ChunkIndexes>,
     pub(crate) unreadable: Arc<UnreadableData>,
-    pub(crate) provenances: Provenances,
+    pub(crate) provenances: Arc<Provenances>,
     pub(crate) background: WatchedTasks,
     /// Whether retention trusts ages: not after a jump of the clock.
     pub(crate) ages_trusted: AtomicBool,
@@ -62,7 +62,7 @@ impl AppState {
         stage: watch::Receiver<Stage>,
         openapi: Bytes,
     ) -> Arc<Self> {
-        engine.derived_files().check_with(check_bytes);
+        engine.derived_files().check_with(check_file);
         let indexes = Arc::new(ChunkIndexes::new(&config.query));
         let unreadable = Arc::new(UnreadableData::default());
         Arc::new(Self {
@@ -91,7 +91,7 @@ impl AppState {
             ),
             indexes,
             unreadable,
-            provenances: Provenances::default(),
+            provenances: Arc::default(),
             background: WatchedTasks::default(),
             ages_trusted: AtomicBool::new(true),
             started: clock::since_epoch(),
@@ -113,6 +113,7 @@ impl AppState {
             indexes: Arc::clone(&self.indexes),
             unreadable: Arc::clone(&self.unreadable),
             open_files: Arc::clone(&self.open_files),
+            provenances: Arc::clone(&self.provenances),
         }
     }
 

@@ -2,40 +2,18 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
+use chunk_index::BundleContent;
 use io_trace::Cause;
-use query_engine::{AgentTrace, Fetch, Leaf, PacketTimes, Part, StoredLeaf, TracedFile};
-use storage_core::{Engine, LeafFile, LeafInfo, LeafPackets, StorageError, StorageLeaves};
+use query_engine::{AgentTrace, Fetch, Leaf, PacketTimes, StoredLeaf};
+use storage_core::{Engine, LeafInfo, LeafPackets, StorageError, StorageLeaves};
 use storage_format::data_file::LeafPath;
 use storage_format::index_part::PacketEntry;
-use storage_format::{AgentId, Kind, StorageId};
+use storage_format::{AgentId, Kind, LeafId, StorageId};
 
-/// A file of a leaf for readers of events; every read is recorded in the I/O trace.
-struct StoredFile(LeafFile);
-
-impl Fetch for StoredFile {
-    fn place(&self) -> String {
-        self.0.place()
-    }
-
-    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
-        let parts = self.0.read(ranges)?;
-        Ok(parts.into_iter().map(|(bytes, _)| bytes).collect())
-    }
-
-    fn fetch_parts(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Part>> {
-        let parts = self.0.read(ranges)?.into_iter();
-        let part = |(bytes, was_cached)| Part { bytes, was_cached };
-        Ok(parts.map(part).collect())
-    }
-
-    fn traced(&self) -> Option<TracedFile> {
-        let (tag, scope) = self.0.traced()?;
-        Some(TracedFile { tag, scope })
-    }
-}
+use crate::leaf_sidecars::LeafSidecars;
+use crate::stored_file::StoredFile;
 
 /// The packets of a leaf according to the index tree.
 struct StoredTimes(LeafPackets);
@@ -62,8 +40,19 @@ pub(super) async fn leaves_among(
     cause: Cause,
     wanted: impl Fn(&LeafPath) -> bool,
 ) -> Result<Vec<StoredLeaf>, StorageError> {
-    let mut found = engine.reading().leaves(id).await?;
-    found.leaves.retain(|leaf| wanted(&leaf.path));
+    // Before the leaves: an index does not cover more of a leaf than there is.
+    let sidecars = LeafSidecars::open(engine, id, BundleContent::Indexes, cause).await?;
+    leaves_with(engine, (id, cause), &sidecars, |_, path| wanted(path)).await
+}
+
+/// Like [`stored_leaves`], for leaves that are `wanted`, with sidecars that were found before.
+pub(crate) async fn leaves_with(
+    engine: &Engine,
+    (id, cause): (StorageId, Cause),
+    sidecars: &LeafSidecars,
+    wanted: impl Fn(LeafId, &LeafPath) -> bool,
+) -> Result<Vec<StoredLeaf>, StorageError> {
+    let found = engine.reading().leaves_among(id, wanted).await?;
     let mut traces: HashMap<AgentId, Arc<AgentTrace>> = HashMap::new();
     let mut stored = Vec::with_capacity(found.leaves.len());
     for leaf in &found.leaves {
@@ -78,10 +67,15 @@ pub(super) async fn leaves_among(
             // Other kinds are decoded without metadata.
             _ => Arc::default(),
         };
-        stored.push(stored_leaf((engine, cause), &found, leaf, trace));
+        let sidecar = sidecars.find(leaf.leaf);
+        stored.push(stored_leaf((engine, cause), &found, leaf, (sidecar, trace)));
     }
+    sidecars.bundles().explain(&mut stored);
     Ok(stored)
 }
+
+/// The bytes of a chunk index, and their number.
+type Sidecar = (Arc<dyn Fetch>, u64);
 
 /// Metadata can have many megabytes.
 async fn compile(metadata: Option<Vec<u8>>) -> Result<Arc<AgentTrace>, StorageError> {
@@ -95,13 +89,8 @@ fn stored_leaf(
     (engine, cause): (&Engine, Cause),
     found: &StorageLeaves,
     leaf: &LeafInfo,
-    trace: Arc<AgentTrace>,
+    (sidecar, trace): (Option<Sidecar>, Arc<AgentTrace>),
 ) -> StoredLeaf {
-    let sidecar = leaf.chunk_index.clone().map(|(path, length)| {
-        let file = engine.reading().derived_file(path, cause);
-        let fetch: Arc<dyn Fetch> = Arc::new(StoredFile(file));
-        (fetch, length)
-    });
     // Opened only while it is read: a query may use a large number of leaves.
     let data = StoredFile(engine.reading().leaf_bytes(leaf, cause));
     StoredLeaf {

@@ -100,11 +100,12 @@ pub use damage::Damage;
 pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     AgentUsage, CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport,
-    CopySelection, Created, DerivedCheck, DerivedFiles, Documents, Engine, Export, Failures,
-    FileInfo, IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafPackets, LeftRing,
-    NewStorage, PacketInfo, Page, PendingPush, QueryCache, Quotas, Reading, Rings, ServedBytes,
-    ServedFile, StorageCounts, StorageFilter, StorageInfo, StorageLabel, StorageLeaves,
-    StoragePatch, Storages, Transfer, change_document, check_archive,
+    CopySelection, Created, DerivedCheck, DerivedFault, DerivedFiles, DerivedInfo, DerivedSink,
+    Documents, Engine, Export, Failures, FileInfo, IdempotencyKey, Ingest, LabelTypeInfo, Labels,
+    LeafInfo, LeafKey, LeafPackets, LeftRing, NewStorage, PacketInfo, Page, PendingPush,
+    QueryCache, Quotas, ReadDerived, Reading, Rings, ServedBytes, ServedFile, StorageCounts,
+    StorageFilter, StorageInfo, StorageLabel, StorageLeaves, StoragePatch, Storages, Transfer,
+    change_document, check_archive,
 };
 pub use error::{PacketSummary, StorageError};
 #[cfg(feature = "fault-points")]

@@ -85,6 +85,25 @@ impl ReadFile {
         result
     }
 
+    /// Length and CRC32C of the complete file.
+    pub(crate) fn checksum(&self) -> io::Result<(u64, u32)> {
+        let mut checksum = 0;
+        let length = self.each_window(|bytes| checksum = crc32c_append(checksum, bytes))?;
+        Ok((length, checksum))
+    }
+
+    /// Passes the complete file to `each`, a small part at a time; returns its length.
+    pub(crate) fn each_window(&self, mut each: impl FnMut(&[u8])) -> io::Result<u64> {
+        const WINDOW_BYTES: u64 = 256 << 10;
+        let (mut at, length) = (0, self.length()?);
+        while at < length {
+            let window = WINDOW_BYTES.min(length.saturating_sub(at));
+            each(&self.read(at, usize::try_from(window).map_err(io::Error::other)?)?);
+            at = at.saturating_add(window);
+        }
+        Ok(length)
+    }
+
     /// Reads `length` bytes at `offset`; a short read is an error.
     pub(crate) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
@@ -147,17 +166,7 @@ pub(crate) fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Length and CRC32C of a complete file of any size.
 pub(crate) fn checksum_of(path: &Path) -> io::Result<(u64, u32)> {
-    const WINDOW_BYTES: u64 = 256 << 10;
-    let file = ReadFile::open(path)?;
-    let length = file.length()?;
-    let (mut at, mut checksum) = (0, 0);
-    while at < length {
-        let window = WINDOW_BYTES.min(length.saturating_sub(at));
-        let bytes = file.read(at, usize::try_from(window).map_err(io::Error::other)?)?;
-        checksum = crc32c_append(checksum, &bytes);
-        at = at.saturating_add(window);
-    }
-    Ok((length, checksum))
+    ReadFile::open(path)?.checksum()
 }
 
 /// Reads a complete small file; more than `max` bytes is an error.

@@ -190,7 +190,21 @@ macro_rules! hex_id {
     };
 }
 
-hex_id!(LeafId, Leaf, "Id of a leaf of the index tree: random.");
+hex_id!(
+    LeafId,
+    Leaf,
+    "Id of a leaf of the index tree: random, and not one that a file of a log can have."
+);
+
+impl LeafId {
+    /// The id with this random number; `None` if a file of a log can have it.
+    #[must_use]
+    pub fn of_random(number: u64) -> Option<Self> {
+        let id = Self(number);
+        (!DataFileId::of_leaf(id).is_numbered()).then_some(id)
+    }
+}
+
 hex_id!(
     DataFileId,
     DataFile,

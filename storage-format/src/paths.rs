@@ -8,7 +8,7 @@
 //!                                  <agent>.agent
 //!                                  <16 hex digits>.index
 //!                                  <16 hex digits>.itdata
-//!                                  <leaf id>.idx, .pidx
+//!                                  <16 hex digits>.idx, .pidx   of a data file, or of a leaf
 //!                                  <storage id>.checksums, .storage-copy   once it is finalized
 //!                                  <storage id>.repairs   once it was repaired
 //!                                  <storage id>.local   on a client
@@ -112,8 +112,12 @@ pub enum FileName {
     Data(DataFileId),
     /// `<leaf id>.idx`
     ChunkIndex(LeafId),
+    /// `<data file id>.idx`: the chunk indexes of the leaves that begin in this data file of a log.
+    ChunkIndexes(DataFileId),
     /// `<leaf id>.pidx`
     Provenance(LeafId),
+    /// `<data file id>.pidx`: the provenance of the leaves that begin in this data file of a log.
+    Provenances(DataFileId),
     /// `<storage id>.local`
     Local(StorageId),
     /// `<storage id>.checksums`
@@ -133,8 +137,8 @@ impl FileName {
             Self::Agent(_) => FileRole::Agent,
             Self::Index(_) => FileRole::Index,
             Self::Data(_) => FileRole::Data,
-            Self::ChunkIndex(_) => FileRole::ChunkIndex,
-            Self::Provenance(_) => FileRole::Provenance,
+            Self::ChunkIndex(_) | Self::ChunkIndexes(_) => FileRole::ChunkIndex,
+            Self::Provenance(_) | Self::Provenances(_) => FileRole::Provenance,
             Self::Local(_) => FileRole::Local,
             Self::Checksums(_) => FileRole::Checksums,
             Self::StorageCopy(_) => FileRole::StorageCopy,
@@ -154,7 +158,9 @@ impl fmt::Display for FileName {
             | Self::Repairs(id) => write!(f, "{id}.{ending}"),
             Self::Agent(agent) => write!(f, "{agent}.{ending}"),
             Self::Index(part) => write!(f, "{part:016x}.{ending}"),
-            Self::Data(file) => write!(f, "{file}.{ending}"),
+            Self::Data(file) | Self::ChunkIndexes(file) | Self::Provenances(file) => {
+                write!(f, "{file}.{ending}")
+            }
             Self::ChunkIndex(leaf) | Self::Provenance(leaf) => write!(f, "{leaf}.{ending}"),
         }
     }
@@ -172,6 +178,11 @@ impl FromStr for FileName {
         let refuse = || FileNameError(text.chars().take(64).collect());
         let (stem, ending) = text.rsplit_once('.').ok_or_else(refuse)?;
         let leaf = || stem.parse::<LeafId>();
+        // Leaves have no ids that files of a log have.
+        let numbered = || {
+            let file = stem.parse::<DataFileId>().ok();
+            file.filter(|file| file.is_numbered())
+        };
         let name: Result<Self, IdError> = match ending {
             "storage" => stem.parse().map(Self::Storage),
             "local" => stem.parse().map(Self::Local),
@@ -181,8 +192,14 @@ impl FromStr for FileName {
             "agent" => stem.parse().map(Self::Agent),
             "index" => leaf().map(|part| Self::Index(part.0)),
             "itdata" => stem.parse().map(Self::Data),
-            "idx" => leaf().map(Self::ChunkIndex),
-            "pidx" => leaf().map(Self::Provenance),
+            "idx" => match numbered() {
+                Some(file) => Ok(Self::ChunkIndexes(file)),
+                None => leaf().map(Self::ChunkIndex),
+            },
+            "pidx" => match numbered() {
+                Some(file) => Ok(Self::Provenances(file)),
+                None => leaf().map(Self::Provenance),
+            },
             _ => return Err(refuse()),
         };
         name.map_err(|_| refuse())

@@ -62,6 +62,21 @@ fn a_file_has_one_name_and_a_role() {
             "0123456789abcdef.pidx".into(),
             "provenance",
         ),
+        (
+            FileName::ChunkIndexes(DataFileId(2)),
+            "0000000000000002.idx".into(),
+            "chunk_index",
+        ),
+        (
+            FileName::Provenances(DataFileId(0x10_0000)),
+            "0000000000100000.pidx".into(),
+            "provenance",
+        ),
+        (
+            FileName::ChunkIndex(LeafId(0x20_0000)),
+            "0000000000200000.idx".into(),
+            "chunk_index",
+        ),
     ] {
         assert_eq!(name.to_string(), text);
         assert_eq!(text.parse::<FileName>(), Ok(name.clone()), "{text}");
@@ -69,6 +84,8 @@ fn a_file_has_one_name_and_a_role() {
         let serialized = format!("{:?}", name.role());
         assert_eq!(serialized.to_lowercase(), role.replace('_', ""));
     }
+    assert_eq!(LeafId::of_random(0x1f_ffff), None);
+    assert_eq!(LeafId::of_random(0x20_0000), Some(LeafId(0x20_0000)));
     for text in [
         "",
         "storage",

@@ -25,10 +25,12 @@ fn filled(server: &Server, folder: &Path, lines: u64) -> String {
     storage
 }
 
+/// The chunk indexes or the provenance of the only data file of a storage.
 fn derived_file(server: &Server, storage: &str, ending: &str) -> PathBuf {
-    let leaves = server.api().leaves(storage);
+    let files = server.api().files(storage);
+    let (data, ..) = files.iter().find(|file| file.1 == "data").unwrap();
     let folder = server.data().join("storages").join(storage);
-    folder.join(format!("{}.{ending}", leaves.first().unwrap()))
+    folder.join(data).with_extension(ending)
 }
 
 fn descriptors(api: &mut Api, storage: &str) -> Vec<Value> {
@@ -200,4 +202,89 @@ fn derived_files_of_archives_are_checked_and_rebuilt() {
         let path = format!("/storages/{storage}");
         there.api().done("DELETE", &path, None);
     }
+}
+
+/// The only section of a bundle: everything between its header and its footer, whose offset is in
+/// its trailer.
+fn section(bundle: &[u8]) -> &[u8] {
+    let trailer = &bundle[bundle.len() - 48..];
+    let end = u64::from_le_bytes(trailer[..8].try_into().unwrap());
+    &bundle[24..usize::try_from(end).unwrap()]
+}
+
+/// Puts the derived files of a leaf into an archive, in place of the bundles of its data file.
+const SPLIT: &str = "\
+import sys, zipfile
+source, target, leaf = sys.argv[1:4]
+others = dict(zip(sys.argv[4::2], sys.argv[5::2]))
+out = zipfile.ZipFile(target, 'w', zipfile.ZIP_STORED)
+z = zipfile.ZipFile(source)
+for n in z.namelist():
+    ending = n.rsplit('.', 1)[1]
+    if ending in others:
+        out.writestr(leaf + '.' + ending, open(others[ending], 'rb').read())
+    else:
+        out.writestr(n, z.read(n))
+out.close()
+";
+
+/// Earlier servers wrote one file per leaf. What these files contain is moved, not made again.
+#[test]
+fn archives_with_a_chunk_index_per_leaf_are_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let here = Server::start(&path("here"), &settings());
+    let there = Server::start(&path("there"), &settings());
+    let storage = filled(&here, folder.path(), 3_000);
+    fs::write(path("whole.zip"), export(&mut here.api(), &storage)).unwrap();
+    let leaves = here.api().leaves(&storage);
+    let mut words = ["-c", SPLIT].map(str::to_owned).to_vec();
+    words.extend(["whole.zip", "split.zip"].map(|name| path(name).display().to_string()));
+    words.push(leaves.first().unwrap().clone());
+    for ending in ["idx", "pidx"] {
+        let bundle = fs::read(derived_file(&here, &storage, ending)).unwrap();
+        fs::write(path(ending), section(&bundle)).unwrap();
+        words.extend([ending.to_owned(), path(ending).display().to_string()]);
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some(output) = run("python3", &words) else {
+        return;
+    };
+    assert!(output.status.success(), "{output:?}");
+    let report = imported(&there, &fs::read(path("split.zip")).unwrap());
+    assert!(report["not_taken"].is_null(), "{report}");
+    assert_eq!(
+        query_results(&there, &storage),
+        query_results(&here, &storage)
+    );
+    wait_for_indexes(&there, &storage);
+    let begin = Instant::now();
+    for ending in ["idx", "pidx"] {
+        let bundle = fs::read(derived_file(&here, &storage, ending)).unwrap();
+        let made = derived_file(&there, &storage, ending);
+        while fs::read(&made).ok().as_ref() != Some(&bundle) {
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "{ending}: {}",
+                there.log()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let own = made.with_file_name(format!("{}.{ending}", leaves.first().unwrap()));
+        while own.exists() {
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "{} is left",
+                own.display()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let mut other = there.api();
+    assert_eq!(other.metric("tracehold_indexed_bytes_total"), 0.0);
+    assert_eq!(
+        descriptors(&mut other, &storage),
+        descriptors(&mut here.api(), &storage)
+    );
+    assert!(other.verify(&storage).is_empty());
 }

@@ -188,7 +188,7 @@ if how == 'unlisted':
 if how in ('derived', 'derived_first'):
     leaf = open(os.path.join(os.path.dirname(target), 'leaf')).read()
     derived = [(leaf + e, b'made again anyhow') for e in ('.idx', '.pidx')]
-    derived.append(('0000000000000001.idx', b'of no data file'))
+    derived.append(('00000000000000ff.idx', b'of no data file'))
     files = derived + files if how == 'derived_first' else files + derived
 if how == 'changed':
     n, b = files[-1]

@@ -137,18 +137,25 @@ fn a_storage_is_deleted_while_it_is_finalized() {
     }
 }
 
+/// The names of the chunk indexes of the data files of a storage in which leaves begin.
+fn index_names(api: &mut Api, storage: &str) -> Vec<String> {
+    let files = api.files(storage);
+    let data = files.iter().filter(|file| file.1 == "data");
+    data.map(|(name, ..)| name.replace(".itdata", ".idx"))
+        .collect()
+}
+
 /// What a reader finds right after a finalization: each chunk index, or that it is being made.
 fn check_chunk_indexes(server: &Server, storage: &str, folder: &std::path::Path) {
     let mut api = server.api();
-    let leaves = api.leaves(storage);
     api.finalize(storage);
     let mount = format!("{}/storage/{storage}", server.url());
     let (code, out, errors) = run(&["mount", &mount, folder.to_str().unwrap(), "--json"]);
     assert_eq!(code, 0, "{errors}");
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(report["chunk_indexes"], "complete", "{out}");
-    for leaf in leaves {
-        let path = folder.join(format!("{leaf}.idx"));
+    for name in index_names(&mut api, storage) {
+        let path = folder.join(name);
         assert!(path.exists(), "the mount lacks {}", path.display());
     }
 }
@@ -172,12 +179,11 @@ fn a_chunk_index_is_announced_until_it_is_there() {
     for (at, path) in small_traces().iter().enumerate() {
         let storage = api.create_storage(&format!("trace-{at}"));
         push_trace(&server, &storage, path, "4096");
-        let leaves = api.leaves(&storage);
         let listed = api.done("GET", &format!("/storages/{storage}/files"), None);
         assert!(listed["chunk_indexes"].is_null(), "{listed}");
         api.finalize(&storage);
-        for leaf in leaves {
-            let path = format!("/storage/{storage}/{leaf}.idx");
+        for name in index_names(&mut api, &storage) {
+            let path = format!("/storage/{storage}/{name}");
             let begin = Instant::now();
             loop {
                 let response = api.send(&Request::new("GET", &path)).unwrap();

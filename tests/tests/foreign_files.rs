@@ -60,12 +60,9 @@ fn fill(server: &Server, folder: &Path, name: &str, seed: u64) -> String {
 fn finalize(api: &mut Api, storage: &str) {
     api.finalize(storage);
     let begun = Instant::now();
-    while !api
-        .files(storage)
-        .iter()
-        .any(|(_, role, _)| role == "chunk_index")
-    {
-        assert!(begun.elapsed() < PATIENCE, "there is no chunk index");
+    let path = format!("/storages/{storage}/files");
+    while api.done("GET", &path, None)["chunk_indexes"] != "complete" {
+        assert!(begun.elapsed() < PATIENCE, "the chunk indexes are not made");
     }
 }
 

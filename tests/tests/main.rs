@@ -37,6 +37,7 @@ mod io_trace;
 mod io_trace_crash;
 mod io_trace_reading;
 mod labels;
+mod leaf_bundles;
 mod many_agents;
 mod memory_bombs;
 mod model;

@@ -69,13 +69,21 @@ pub(crate) fn wait_for_indexes(server: &Server, storage: &str) {
     wait_for_indexes_of(server, storage, server.api().leaves(storage).len());
 }
 
-/// Waits until so many leaves of a storage have an index: those of kind `raw` have none.
+/// Waits until a storage has its indexes; until it is finalized, those of so many leaves.
 pub(crate) fn wait_for_indexes_of(server: &Server, storage: &str, leaves: usize) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_secs(60) {
-        let files = server.api().files(storage);
-        let indexes = files.iter().filter(|file| file.1 == "chunk_index");
-        if leaves > 0 && indexes.count() == leaves {
+        let path = format!("/storages/{storage}/files");
+        let listed = server.api().done("GET", &path, None);
+        let is_complete = match listed["chunk_indexes"].as_str() {
+            Some(state) => state == "complete",
+            None => {
+                let files = listed["files"].as_array().unwrap().iter();
+                let indexes = files.filter(|file| file["role"] == "chunk_index");
+                leaves > 0 && indexes.count() == leaves
+            }
+        };
+        if is_complete {
             return;
         }
         std::thread::sleep(Duration::from_millis(20));

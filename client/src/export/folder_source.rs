@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use chunk_index::Provenance;
 use query_engine::{Leaf, ReadError, StoredLeaf, each_packet, read_packet};
@@ -12,15 +13,19 @@ use tokio::runtime::Handle;
 
 use super::ExportOptions;
 use super::packet::{ExportStream, FileRange, PacketSource, Place, StoredPacket, Unread};
+use super::provenance_files::ProvenanceFiles;
 use crate::ClientError;
 use crate::http::{Client, StorageUrl};
-use crate::mount::{Mounted, fetch_whole, leaves};
+use crate::mount::{Mounted, leaves};
 
 /// A storage in a folder, downloaded or mounted. What is not in the folder is read from its server.
 pub struct FolderSource {
     folder: PathBuf,
     mounted: Mounted,
     runtime: Handle,
+    provenance: ProvenanceFiles,
+    /// Asked for when the folder lacks some.
+    remote: OnceLock<ProvenanceFiles>,
 }
 
 impl FolderSource {
@@ -38,6 +43,8 @@ impl FolderSource {
             folder: folder.to_owned(),
             mounted: leaves(folder, runtime, client_of)?,
             runtime: runtime.clone(),
+            provenance: ProvenanceFiles::of_folder(folder)?,
+            remote: OnceLock::new(),
         })
     }
 
@@ -48,34 +55,34 @@ impl FolderSource {
 
     /// The provenance of the packets of a leaf; `None` if there is none or it is damaged.
     fn provenance(&self, leaf: &Leaf) -> Result<Option<Provenance>, ClientError> {
-        let name = FileName::Provenance(leaf.leaf).to_string();
-        let path = self.folder.join(&name);
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => match self.fetched(&name)? {
-                Some(bytes) => bytes,
-                None => return Ok(None),
+        let found = match self.provenance.find(leaf.leaf)? {
+            Some(bytes) => Some(bytes),
+            None => match self.on_server()? {
+                Some(remote) => remote.find(leaf.leaf)?,
+                None => None,
             },
-            Err(error) => return Err(ClientError::file(&path, error)),
         };
         let owner = format!("{}/{}", leaf.storage, leaf.leaf);
-        let known = Provenance::read(&bytes).ok();
+        let known = found.and_then(|bytes| Provenance::read(&bytes).ok());
         Ok(known.filter(|known| known.owner == owner))
     }
 
-    /// A file of the server. A folder with all data files is complete without the server.
-    fn fetched(&self, name: &str) -> Result<Option<Vec<u8>>, ClientError> {
-        let Some((client, storage)) = &self.mounted.origin else {
+    /// The provenance on the server. A folder with all data files is complete without the server.
+    fn on_server(&self) -> Result<Option<&ProvenanceFiles>, ClientError> {
+        let Some(origin) = self
+            .mounted
+            .origin
+            .as_ref()
+            .filter(|_| !self.mounted.has_data)
+        else {
             return Ok(None);
         };
-        if self.mounted.has_data {
-            return Ok(None);
+        if let Some(known) = self.remote.get() {
+            return Ok(Some(known));
         }
-        match self.runtime.block_on(fetch_whole(client, storage, name)) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(ClientError::Refused(problem)) if problem.status == 404 => Ok(None),
-            Err(error) => Err(error),
-        }
+        let transferred = &self.mounted.transferred;
+        let found = ProvenanceFiles::of_server(origin, &self.runtime, transferred)?;
+        Ok(Some(self.remote.get_or_init(|| found)))
     }
 
     fn add(

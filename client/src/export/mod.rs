@@ -17,6 +17,7 @@ mod ctf;
 mod folder_source;
 mod otlp;
 mod packet;
+mod provenance_files;
 mod report;
 mod server_source;
 mod target;

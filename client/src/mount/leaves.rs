@@ -5,7 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use query_engine::{AgentTrace, ClosedFile, Fetch, LazyFile, Leaf, StoredLeaf};
+use chunk_index::BundleContent;
+use query_engine::{
+    AgentTrace, BundleFile, Bundles, ClosedFile, Fetch, LazyFile, Leaf, StoredLeaf,
+};
 use storage_format::agent_file::AgentFile;
 use storage_format::index_part::{
     Footer, IndexPartHeader, LeafEntry, TRAILER_BYTES, TimeBases, Trailer,
@@ -93,6 +96,7 @@ pub fn leaves(
     };
     let mut sources = LeafOpener {
         folder: folder.to_owned(),
+        indexes: bundles(folder, id, BundleContent::Indexes, &names),
         files: storage.files.iter().filter_map(data_file).collect(),
         packets: None,
         traces: BTreeMap::new(),
@@ -105,6 +109,7 @@ pub fn leaves(
     for (leaf, times) in listed_leaves(folder, &storage)?.into_values() {
         leaves.push(sources.stored(leaf, times)?);
     }
+    sources.indexes.explain(&mut leaves);
     Ok(Mounted {
         leaves,
         transferred,
@@ -193,9 +198,36 @@ fn add(
     times.blocks.push((Arc::clone(part), entry));
 }
 
+/// The bundles of a storage that are in a folder.
+pub(crate) fn bundles(
+    folder: &Path,
+    storage: StorageId,
+    content: BundleContent,
+    names: &[FileName],
+) -> Bundles {
+    let files = names.iter().filter_map(|name| {
+        let file = match (content, name) {
+            (BundleContent::Indexes, FileName::ChunkIndexes(file))
+            | (BundleContent::Provenance, FileName::Provenances(file)) => *file,
+            _ => return None,
+        };
+        let path = folder.join(name.to_string());
+        let length = fs::metadata(&path).ok()?.len();
+        let fetch = Arc::new(LazyFile::new(path));
+        Some(BundleFile {
+            file,
+            fetch,
+            length,
+        })
+    });
+    Bundles::open(content, storage, files)
+}
+
 /// Opens the files of leaves, in the folder or on the server.
 struct LeafOpener {
     folder: PathBuf,
+    /// Chunk indexes that are not in files of their leaves.
+    indexes: Bundles,
     files: BTreeMap<DataFileId, Arc<dyn Fetch>>,
     packets: Option<PacketClient>,
     traces: BTreeMap<AgentId, Arc<AgentTrace>>,
@@ -209,13 +241,14 @@ impl LeafOpener {
             self.files.clone(),
             self.packets.clone(),
         ));
-        let index = self
-            .folder
-            .join(FileName::ChunkIndex(leaf.leaf).to_string());
-        let sidecar = fs::metadata(&index).ok().map(|metadata| {
+        let own = || {
+            let index = FileName::ChunkIndex(leaf.leaf).to_string();
+            let index = self.folder.join(index);
+            let length = fs::metadata(&index).ok()?.len();
             let fetch: Arc<dyn Fetch> = Arc::new(LazyFile::new(index));
-            (fetch, metadata.len())
-        });
+            Some((fetch, length))
+        };
+        let sidecar = self.indexes.find(leaf.leaf).or_else(own);
         Ok(StoredLeaf {
             trace: self.trace(&leaf)?,
             leaf,
@@ -241,7 +274,8 @@ impl LeafOpener {
     }
 }
 
-fn names_in(folder: &Path) -> Result<Vec<FileName>, ClientError> {
+/// The names of the files of a storage in a folder.
+pub(crate) fn names_in(folder: &Path) -> Result<Vec<FileName>, ClientError> {
     let failed = |error| ClientError::file(folder, error);
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {

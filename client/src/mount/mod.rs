@@ -37,6 +37,7 @@ use publish::publish;
 use transfer::Transfer;
 
 pub use leaves::{Mounted, leaves};
+pub(crate) use leaves::{bundles, names_in};
 pub use report::{MountProgress, MountReport, Progress};
 pub use verify::verify_folder;
 
@@ -135,7 +136,9 @@ pub async fn mount(
             Some(Ok(done)) => done?,
             Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
         };
-        report.add(fetched);
+        if !report.add(fetched) {
+            continue;
+        }
         if let Ok(FileName::Checksums(_)) = name.parse() {
             pieces = read_pieces(&folder.join(&name));
         }

@@ -44,6 +44,8 @@ pub(super) enum Fetched {
     Bytes(u64),
     /// Bytes of it, damaged pieces among them.
     Pieces(u64),
+    /// It is derived, and was replaced or removed after it was listed.
+    Replaced,
 }
 
 /// Called with the total, and then as bytes arrive.
@@ -61,10 +63,15 @@ pub enum MountProgress {
 }
 
 impl MountReport {
-    /// Counts a file.
-    pub(super) fn add(&mut self, fetched: Fetched) {
+    /// Counts a file; returns whether it is there.
+    pub(super) fn add(&mut self, fetched: Fetched) -> bool {
         match fetched {
             Fetched::Nothing => self.kept_files += 1,
+            Fetched::Replaced => {
+                self.left_out_files += 1;
+                // It is in another file now, or being made again.
+                self.chunk_indexes = Some(super::IN_PROGRESS.to_owned());
+            }
             Fetched::Bytes(bytes) => {
                 self.fetched_files += 1;
                 self.fetched_bytes += bytes;
@@ -75,5 +82,6 @@ impl MountReport {
                 self.fetched_bytes += bytes;
             }
         }
+        fetched != Fetched::Replaced
     }
 }

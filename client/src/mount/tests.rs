@@ -19,6 +19,8 @@ struct Files {
     breaks_at: Option<usize>,
     /// How often the server says that it is making chunk indexes; without, it lists no files.
     indexes_after: Option<usize>,
+    /// The chunk index that it lists, if that is not the one it has.
+    listed: Option<Vec<u8>>,
 }
 
 impl Files {
@@ -60,6 +62,7 @@ impl Files {
             files,
             breaks_at: None,
             indexes_after: None,
+            listed: None,
         }
     }
 
@@ -72,7 +75,8 @@ impl Files {
                     r#"{"files":[],"chunk_indexes":"in_progress"}"#.to_owned()
                 }
                 None => {
-                    let bytes = &self.files[CHUNK_INDEX];
+                    let own = || &self.files[CHUNK_INDEX];
+                    let bytes = self.listed.as_ref().unwrap_or_else(own);
                     format!(
                         r#"{{"files":[{{"name":"{CHUNK_INDEX}","role":"chunk_index","length":{},
                         "checksum":"{:08x}"}}],"chunk_indexes":"complete"}}"#,
@@ -328,4 +332,29 @@ async fn a_mount_without_chunk_indexes_says_so_and_can_be_completed() {
     let again = setting.mount_within(Extent::Index, Duration::ZERO).await;
     assert_eq!(again.unwrap().index_note(), None);
     assert!(setting.here().contains(&CHUNK_INDEX.to_owned()));
+}
+
+/// A derived file that is replaced after it was listed is skipped, and the report says so.
+#[tokio::test]
+async fn a_chunk_index_that_is_replaced_meanwhile_is_skipped() {
+    for replaced in [None, Some(vec![8; 100])] {
+        let setting = indexing(0).await;
+        let listed = setting.files.lock().unwrap().files[CHUNK_INDEX].clone();
+        setting.files.lock().unwrap().listed = Some(listed);
+        match replaced {
+            Some(bytes) => setting
+                .files
+                .lock()
+                .unwrap()
+                .files
+                .insert(CHUNK_INDEX.to_owned(), bytes),
+            None => setting.files.lock().unwrap().files.remove(CHUNK_INDEX),
+        };
+        let report = setting.mount(Extent::Index).await.unwrap();
+        assert_eq!(report.chunk_indexes.as_deref(), Some("in_progress"));
+        assert!(report.index_note().unwrap().contains("again"));
+        let here = setting.here();
+        assert!(!here.contains(&CHUNK_INDEX.to_owned()), "{here:?}");
+        assert!(here.contains(&format!("{ID}.storage")), "{here:?}");
+    }
 }

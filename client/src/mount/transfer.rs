@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use storage_format::checksum::crc32c_append;
 use storage_format::checksum_file::{FileChecksums, PIECE_BYTES};
+use storage_format::paths::FileRole;
 use storage_format::storage_file::FileEntry;
 use tokio::task::spawn_blocking;
 
@@ -47,9 +48,17 @@ impl Transfer {
             (self.progress)(MountProgress::Received(self.file.length));
             Fetched::Nothing
         } else {
-            self.fetch().await?
+            match self.fetch().await {
+                Err(error) if self.is_replaceable() && is_of_content(&error) => Fetched::Replaced,
+                fetched => fetched?,
+            }
         };
         Ok((self.file.name, fetched))
+    }
+
+    /// Whether the server may have another file of this name by now.
+    fn is_replaceable(&self) -> bool {
+        matches!(self.file.role, FileRole::ChunkIndex | FileRole::Provenance)
     }
 
     /// Whether the file is complete. Verifies its checksum unless that was done before.
@@ -245,6 +254,15 @@ impl Transfer {
         part.checksum = checksum;
         (self.progress)(MountProgress::Received(length));
         Ok(bytes)
+    }
+}
+
+/// Whether an error says that a file is not what was listed.
+fn is_of_content(error: &ClientError) -> bool {
+    match error {
+        ClientError::Damaged { .. } => true,
+        ClientError::Refused(problem) => matches!(problem.status, 404 | 412 | 416),
+        _ => false,
     }
 }
 

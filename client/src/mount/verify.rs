@@ -4,13 +4,15 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use chunk_index::Provenance;
-use storage_format::StorageId;
+use chunk_index::{Bundle, BundleError, BundleOwner, Provenance};
+use query_engine::{Fetch, LocalFile};
 use storage_format::checksum_file::{ChecksumFile, FileChecksums, PIECE_BYTES, PieceSums};
-use storage_format::local_file::LocalFile;
+use storage_format::local_file::LocalFile as FetchedFiles;
 use storage_format::paths::{FileName, FileRole};
 use storage_format::storage_file::{FileEntry, StorageFile};
+use storage_format::{DataFileId, LeafId, StorageId};
 
+use super::leaves::names_in;
 use crate::ClientError;
 use crate::http::{Damage, VerifyReport};
 
@@ -81,7 +83,7 @@ fn local_file(
     folder: &Path,
     id: StorageId,
     report: &mut VerifyReport,
-) -> Result<Option<LocalFile>, ClientError> {
+) -> Result<Option<FetchedFiles>, ClientError> {
     let name = FileName::Local(id).to_string();
     let path = folder.join(&name);
     let bytes = match fs::read(&path) {
@@ -89,7 +91,7 @@ fn local_file(
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(ClientError::file(&path, error)),
     };
-    match LocalFile::decode(&bytes) {
+    match FetchedFiles::decode(&bytes) {
         Ok(local) => Ok(Some(local)),
         Err(error) => {
             report.damage.push(damage(&name, None, error.to_string()));
@@ -182,34 +184,77 @@ fn verify_provenance(
     id: StorageId,
     report: &mut VerifyReport,
 ) -> Result<(), ClientError> {
-    let failed = |error| ClientError::file(folder, error);
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let name = path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let Ok(FileName::Provenance(leaf)) = name.parse() else {
-            continue;
-        };
-        let read = |path: &Path| -> std::io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            let file = File::open(path)?;
-            file.take(PROVENANCE_BYTES_MAX).read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        let bytes = read(&path).map_err(|error| ClientError::file(&path, error))?;
-        report.files += 1;
-        report.bytes += bytes.len() as u64;
-        match Provenance::read(&bytes) {
-            Ok(known) if known.owner == format!("{id}/{leaf}") => {}
-            Ok(_) => {
-                let what = "it belongs to another storage".to_owned();
-                report.damage.push(damage(&name, None, what));
+    for name in names_in(folder)? {
+        let path = folder.join(name.to_string());
+        let problem = match &name {
+            FileName::Provenance(leaf) => {
+                let bytes = LocalFile::open(&path).and_then(|file| read_up_to(&file));
+                let bytes = bytes.map_err(|error| ClientError::file(&path, error))?;
+                report.bytes += bytes.len() as u64;
+                fault_of(&bytes, (id, *leaf)).map(|what| (None, what))
             }
-            Err(error) => report.damage.push(damage(&name, None, error.to_string())),
+            FileName::Provenances(file) => {
+                let bundle = LocalFile::open(&path);
+                let bundle = bundle.map_err(|error| ClientError::file(&path, error))?;
+                let length = bundle.file().metadata();
+                let length = length
+                    .map_err(|error| ClientError::file(&path, error))?
+                    .len();
+                report.bytes += length;
+                match fault_of_bundle(&bundle, length, (id, *file)) {
+                    Ok(problem) => problem,
+                    Err(error) => return Err(ClientError::file(&path, error)),
+                }
+            }
+            _ => continue,
+        };
+        report.files += 1;
+        if let Some((offset, what)) = problem {
+            report.damage.push(damage(&name.to_string(), offset, what));
         }
     }
     Ok(())
+}
+
+fn read_up_to(file: &LocalFile) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut limited = file.file().take(PROVENANCE_BYTES_MAX);
+    limited.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What is wrong with the provenance of a leaf.
+fn fault_of(bytes: &[u8], (id, leaf): (StorageId, LeafId)) -> Option<String> {
+    match Provenance::read(bytes) {
+        Ok(known) if known.owner == format!("{id}/{leaf}") => None,
+        Ok(_) => Some("it belongs to another storage".to_owned()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// What is wrong with the provenance in a bundle, and where.
+fn fault_of_bundle(
+    file: &LocalFile,
+    length: u64,
+    (storage, of): (StorageId, DataFileId),
+) -> std::io::Result<Option<(Option<u64>, String)>> {
+    let owner = BundleOwner { storage, file: of };
+    let bundle = match Bundle::load(length, &mut |range| file.fetch_one(range)) {
+        Ok(bundle) if bundle.owner() == owner => bundle,
+        Ok(_) => return Ok(Some((None, "it belongs to another storage".to_owned()))),
+        Err(BundleError::Sidecar(error)) => return Ok(Some((None, error.to_string()))),
+        Err(BundleError::Io(error)) => return Err(error),
+    };
+    for section in bundle.sections() {
+        let at = Some(section.offset);
+        if section.length > PROVENANCE_BYTES_MAX {
+            let what = format!("the provenance of leaf {} is too long", section.leaf);
+            return Ok(Some((at, what)));
+        }
+        let bytes = file.fetch_one(section.range())?;
+        if let Some(what) = fault_of(&bytes, (storage, section.leaf)) {
+            return Ok(Some((at, what)));
+        }
+    }
+    Ok(None)
 }

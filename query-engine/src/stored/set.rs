@@ -1,6 +1,7 @@
 //! The leaves of one query, and what they share: units of times and texts of hashes.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -318,6 +319,10 @@ fn open_sidecar(
     let refused = |reason: String| (None, None, Some(format!("{place}: {reason}")));
     let open = match OpenSidecar::of_file(Arc::clone(fetch), *length) {
         Ok(open) => open,
+        // It was moved to a bundle, or removed.
+        Err(ReadError::Fetch { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            return (None, None, None);
+        }
         Err(error) => return refused(reason_of(&error)),
     };
     let facts = open.attachment(LeafFacts::NAME);

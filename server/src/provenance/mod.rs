@@ -1,5 +1,6 @@
 //! Provenance of packets: which byte range of which file each was cut from, in `.pidx` files next
-//! to the data files.
+//! to the data files: of each leaf, and once the storage is finalized, of all leaves of a data file
+//! (`bundles`).
 //!
 //! A producer that cuts a file into packets reports their provenance after the packets are stored.
 //! Provenance is derived: reporting it again after a deletion recreates the same files. The chunk
@@ -7,23 +8,27 @@
 //!
 //! Copied packets inherit the provenance of their originals (`copies`).
 
+mod bundles;
 mod copies;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use chunk_index::{Identity, Provenance, Segment, SidecarError, SourceFile};
-use query_engine::{ClosedFile, Fetch, LocalFile};
+use chunk_index::{BundleContent, Identity, Provenance, Segment, SidecarError, SourceFile};
+use io_trace::Cause;
 use storage_core::{Engine, LeafInfo, PacketInfo, Selection, StorageError};
 use storage_format::paths::FileName;
 use storage_format::{AgentId, LeafId, StorageId, StreamId};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::leaf_sidecars::LeafSidecars;
 
 /// Packets of a stream that are processed together.
 const PAGE: usize = 1000;
-/// Longer files of provenance are not read.
-const BYTES_MAX: u64 = 256 << 20;
+/// How often provenance that is moved while it is read is looked for.
+const READ_ATTEMPTS: usize = 3;
 
 /// Serializes the requests that change provenance.
 #[derive(Debug, Default)]
@@ -67,6 +72,11 @@ pub(crate) enum ProvenanceError {
 }
 
 impl Provenances {
+    /// Lets nothing change provenance until the guard is dropped.
+    pub(crate) async fn unchanged(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().await
+    }
+
     /// Stores the reported provenance of packets that are in the storage; returns their number.
     ///
     /// # Errors
@@ -109,7 +119,7 @@ impl Provenances {
         Ok(stored)
     }
 
-    /// Merges provenance into the files next to the data files. The caller holds the lock.
+    /// Merges provenance into the files of leaves. The caller holds the lock.
     async fn merge_into(
         &self,
         engine: &Engine,
@@ -117,14 +127,19 @@ impl Provenances {
         of_leaves: BTreeMap<LeafId, Provenance>,
         grown_from: Option<Identity>,
     ) -> Result<(), ProvenanceError> {
-        let files = files(engine, id).await?;
+        let sidecars = open(engine, id).await?;
+        let sidecars = Arc::new(sidecars);
+        let (_, keys) = engine.reading().leaf_keys(id).await?;
+        let known: BTreeSet<LeafId> = keys.iter().map(|key| key.leaf).collect();
         for (leaf, reported) in of_leaves {
-            let Some(path) = files.get(&leaf).cloned() else {
+            if !known.contains(&leaf) {
                 continue;
-            };
+            }
+            let sidecars = Arc::clone(&sidecars);
             let write = move || {
-                let mut known = read(&path, &owner(id, leaf)).unwrap_or_default();
-                known.owner = owner(id, leaf);
+                let owner = owner(id, leaf);
+                let mut known = read(&sidecars, leaf, &owner).unwrap_or_default();
+                known.owner = owner;
                 if let (Some(before), [source]) = (&grown_from, &reported.sources[..]) {
                     grow(&mut known, before, source);
                 }
@@ -182,76 +197,101 @@ pub(crate) async fn load(
     id: StorageId,
     leaves: impl Iterator<Item = LeafId>,
 ) -> Result<BTreeMap<LeafId, Provenance>, StorageError> {
-    let files = files(engine, id).await?;
-    let wanted: BTreeMap<LeafId, PathBuf> = leaves
-        .filter_map(|leaf| Some((leaf, files.get(&leaf)?.clone())))
-        .collect();
-    let read_all = move || {
-        let read_one =
-            |(leaf, path): (LeafId, PathBuf)| Some((leaf, read(&path, &owner(id, leaf))?));
-        wanted.into_iter().filter_map(read_one).collect()
-    };
-    let known = tokio::task::spawn_blocking(read_all).await;
-    known.map_err(|_| StorageError::Stopping)
+    let wanted: Arc<[LeafId]> = leaves.collect();
+    let mut found = BTreeMap::new();
+    for _ in 0..READ_ATTEMPTS {
+        let (sidecars, wanted) = (open(engine, id).await?, Arc::clone(&wanted));
+        let read_all = move || {
+            let (mut known, mut has_moved) = (BTreeMap::new(), false);
+            for leaf in &*wanted {
+                match try_read(&sidecars, *leaf, &owner(id, *leaf)) {
+                    Ok(None) => {}
+                    Ok(Some(provenance)) => {
+                        known.insert(*leaf, provenance);
+                    }
+                    Err(Unusable::Moved) => has_moved = true,
+                    Err(Unusable::Invalid(reason)) => warn_of(*leaf, &reason),
+                }
+            }
+            (known, has_moved)
+        };
+        let read = tokio::task::spawn_blocking(read_all).await;
+        let (known, has_moved) = read.map_err(|_| StorageError::Stopping)?;
+        found = known;
+        if !has_moved {
+            break;
+        }
+    }
+    Ok(found)
 }
 
-/// The paths of the provenance files next to the data files, whether they exist or not.
-async fn files(engine: &Engine, id: StorageId) -> Result<BTreeMap<LeafId, PathBuf>, StorageError> {
-    let found = engine.reading().leaves(id).await?;
-    let leaves = found.leaves.iter();
-    Ok(leaves
-        .map(|leaf| {
-            let name = FileName::Provenance(leaf.leaf).to_string();
-            (leaf.leaf, leaf.folder.join(name))
-        })
-        .collect())
+/// Where the provenance of leaves is.
+pub(crate) async fn open(engine: &Engine, id: StorageId) -> Result<LeafSidecars, StorageError> {
+    LeafSidecars::open(engine, id, BundleContent::Provenance, Cause::Query).await
 }
 
 fn owner(id: StorageId, leaf: LeafId) -> String {
     format!("{id}/{leaf}")
 }
 
-/// The content of a file; `None` if it does not exist or is invalid.
-fn read(path: &Path, owner: &str) -> Option<Provenance> {
-    match try_read(path, owner) {
+/// Why the provenance of a leaf is not used.
+#[derive(Debug)]
+enum Unusable {
+    /// Its file is not where it was: it is in a bundle now.
+    Moved,
+    Invalid(String),
+}
+
+fn warn_of(leaf: LeafId, reason: &str) {
+    tracing::warn!(
+        %leaf,
+        %reason,
+        "ignoring the provenance of a leaf; report it again to recreate it"
+    );
+}
+
+/// The provenance of a leaf; `None` if there is none or it is invalid.
+fn read(sidecars: &LeafSidecars, leaf: LeafId, owner: &str) -> Option<Provenance> {
+    match try_read(sidecars, leaf, owner) {
         Ok(known) => known,
-        Err(reason) => {
-            tracing::warn!(
-                path = %path.display(),
-                %reason,
-                "ignoring a provenance file; report the provenance again to recreate it"
-            );
+        Err(Unusable::Moved) => None,
+        Err(Unusable::Invalid(reason)) => {
+            warn_of(leaf, &reason);
             None
         }
     }
 }
 
-/// The content of a file; `None` if it does not exist. The error says why it is invalid.
-fn try_read(path: &Path, owner: &str) -> Result<Option<Provenance>, String> {
-    let length = match LocalFile::open(path).and_then(|file| file.file().metadata()) {
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error.to_string()),
-    };
-    if length > BYTES_MAX {
-        return Err("the file is too long".to_owned());
+/// The provenance of a leaf; `None` if there is none.
+fn try_read(
+    sidecars: &LeafSidecars,
+    leaf: LeafId,
+    owner: &str,
+) -> Result<Option<Provenance>, Unusable> {
+    match sidecars.read(leaf) {
+        Ok(Some(bytes)) => decode(&bytes, owner).map(Some).map_err(Unusable::Invalid),
+        Ok(None) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Unusable::Moved),
+        Err(error) => Err(Unusable::Invalid(error.to_string())),
     }
-    let bytes = ClosedFile(path.to_owned()).fetch_one(0..length);
-    let known = Provenance::read(&bytes.map_err(|error| error.to_string())?);
-    match known {
-        Ok(known) if known.owner == owner => Ok(Some(known)),
+}
+
+/// The provenance in a file, if it is that of `owner`.
+fn decode(bytes: &[u8], owner: &str) -> Result<Provenance, String> {
+    match Provenance::read(bytes) {
+        Ok(known) if known.owner == owner => Ok(known),
         Ok(_) => Err("the file belongs to another data file".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// Why the provenance file of a leaf is invalid, if there is one. In a finalized leaf, all packets
+/// Why the provenance of a leaf is invalid, if there is one. In a finalized leaf, all packets
 /// of the file must be in the leaf.
-pub(crate) fn check(id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
-    let name = FileName::Provenance(leaf.leaf).to_string();
-    let known = try_read(&leaf.folder.join(name), &owner(id, leaf.leaf))?;
-    let Some(known) = known else {
-        return Ok(());
+pub(crate) fn check(sidecars: &LeafSidecars, id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
+    let known = match try_read(sidecars, leaf.leaf, &owner(id, leaf.leaf)) {
+        Ok(Some(known)) => known,
+        Ok(None) | Err(Unusable::Moved) => return Ok(()),
+        Err(Unusable::Invalid(reason)) => return Err(reason),
     };
     let mut packets: Vec<u64> = known.segments.iter().map(|segment| segment.chunk).collect();
     packets.dedup();
@@ -406,29 +446,20 @@ mod tests {
 
     #[test]
     fn damaged_and_misplaced_files_are_ignored() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("1.pidx");
-        let write = |bytes: &[u8]| {
-            #[expect(clippy::disallowed_methods, reason = "a test damages a file")]
-            std::fs::write(&path, bytes).unwrap();
-        };
-        assert_eq!(read(&path, "this"), None);
+        assert!(decode(&[], "this").is_err());
         let mut known = Provenance {
             owner: "this".to_owned(),
             ..Provenance::default()
         };
         merge(&mut known, &reported("a", &[(0, range(0))]));
         let bytes = known.encode().unwrap();
-        write(&bytes);
-        assert_eq!(read(&path, "this"), Some(known));
-        assert_eq!(read(&path, "other"), None);
+        assert_eq!(decode(&bytes, "this"), Ok(known));
+        assert!(decode(&bytes, "other").is_err());
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1;
-            write(&damaged);
-            assert_eq!(read(&path, "this"), None, "byte {at}");
+            assert!(decode(&damaged, "this").is_err(), "byte {at}");
         }
-        write(&bytes[..bytes.len() - 1]);
-        assert_eq!(read(&path, "this"), None);
+        assert!(decode(&bytes[..bytes.len() - 1], "this").is_err());
     }
 }

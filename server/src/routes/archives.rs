@@ -318,7 +318,7 @@ async fn import_body(
     match (imported, broken) {
         (Ok(info), _) => {
             let id = info.id;
-            let not_taken = check_derived(&app.engine, id).await;
+            let not_taken = check_derived(&app.engine, &app.provenances, id).await;
             // Missing indexes are built now.
             app.indexes.check(id);
             app.open_files.close(id);

@@ -157,7 +157,10 @@ async fn note_reader(app: &AppState, id: StorageId, name: &str, reader: Option<&
 /// Opens a file, and keeps it open for later readers if it never changes.
 async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>, Problem> {
     let ticket = app.open_files.ticket();
-    let is_index = matches!(name.parse(), Ok(FileName::ChunkIndex(_)));
+    let is_index = matches!(
+        name.parse(),
+        Ok(FileName::ChunkIndex(_) | FileName::ChunkIndexes(_))
+    );
     let state = index_state(app, id)?;
     let served = match app.engine.reading().open_file(id, name).await {
         Ok(served) => served,
@@ -167,7 +170,12 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
         {
             return Err(index_in_progress(name));
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            if is_index && matches!(error, StorageError::Damaged { .. }) {
+                app.indexes.rebuild(id);
+            }
+            return Err(error.into());
+        }
     };
     // Labels change the storage file, and a chunk index may be rebuilt.
     let immutable = matches!(

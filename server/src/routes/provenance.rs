@@ -9,6 +9,7 @@ use chunk_index::{Identity, Provenance, SourceFile};
 use http::HeaderMap;
 use serde::{Deserialize, Serialize};
 use storage_format::StorageId;
+use storage_format::storage_file::StorageState;
 use utoipa::ToSchema;
 
 use super::json::read_json;
@@ -169,6 +170,9 @@ pub(super) async fn store(
     let packets = app.provenances.store(&app.engine, id, &report).await?;
     // A reader may have cached the previous file.
     app.open_files.close(id);
+    if app.engine.storages().get(id)?.state == StorageState::Finalized {
+        app.indexes.bundle_provenance(id);
+    }
     Ok(Json(KeptDocument { packets }))
 }
 

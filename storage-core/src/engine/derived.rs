@@ -1,32 +1,101 @@
 //! The derived files next to the data files of storages.
 
 use std::{
-    path::Path,
-    sync::{Arc, OnceLock},
+    collections::HashMap,
+    io,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock, Weak},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use io_trace::Cause;
 use parking_lot::{Mutex, MutexGuard};
 use storage_format::{
     FormatError, FormatErrorKind, StorageId,
     paths::{FileName, FileRole},
 };
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, mpsc};
 
 use super::{FileInfo, blocking::Blocking, registry::Registry};
 use crate::{
     StorageError,
     io::remove_file,
-    io_thread::IoThread,
-    read::{checksum_of, read_whole},
+    io_thread::{IoThread, Piece},
+    read::ReadFile,
     space::Space,
     storage::Storage,
+    traced::on_thread,
     writer::Services,
 };
 
-/// Compares the bytes of a derived file with the checksums in it; the error is the offset of the
-/// damage. This crate does not know what is in derived files.
-pub type DerivedCheck = fn(&FileName, &[u8]) -> Result<(), u64>;
+/// Bytes of a derived file that are gathered before they are written.
+const PIECE_BYTES: usize = 256 << 10;
+/// Pieces of a derived file that wait to be written.
+const PIECE_COUNT_MAX: usize = 4;
+
+/// Reads a range of a derived file.
+pub type ReadDerived<'r> = dyn FnMut(Range<u64>) -> io::Result<Vec<u8>> + 'r;
+
+/// Compares a derived file of a length with the checksums in it. This crate does not know what is
+/// in derived files.
+pub type DerivedCheck = fn(&FileName, u64, &mut ReadDerived<'_>) -> Result<(), DerivedFault>;
+
+/// Why a derived file is not used.
+#[derive(Debug)]
+pub enum DerivedFault {
+    /// It is damaged at this offset.
+    Damaged(u64),
+    /// It cannot be read.
+    Io(io::Error),
+}
+
+/// A derived file in the folder of a storage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DerivedInfo {
+    /// Its name.
+    pub name: FileName,
+    /// Its path.
+    pub path: PathBuf,
+    /// Number of its bytes.
+    pub length: u64,
+}
+
+/// Takes the bytes of a derived file while it is made.
+#[derive(Debug)]
+pub struct DerivedSink {
+    gathered: BytesMut,
+    pieces: mpsc::Sender<Piece>,
+    space: Arc<Space>,
+}
+
+impl DerivedSink {
+    /// Appends bytes; waits while earlier ones are being written. Blocks the thread.
+    ///
+    /// # Errors
+    /// When the disk is low, or writing failed.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        for part in bytes.chunks(PIECE_BYTES) {
+            self.gathered.extend_from_slice(part);
+            if self.gathered.len() >= PIECE_BYTES {
+                self.space.check()?;
+                self.send()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self) -> Result<(), StorageError> {
+        let piece = self.gathered.split().freeze();
+        self.put(Piece::Bytes(piece))
+    }
+
+    fn put(&mut self, piece: Piece) -> Result<(), StorageError> {
+        let sent = self.pieces.blocking_send(piece);
+        // The writing ended, and its result says why.
+        sent.map_err(|_| StorageError::Stopping)
+    }
+}
 
 /// Derived files of storages: publishing and removing them.
 #[derive(Debug, Clone)]
@@ -38,7 +107,11 @@ pub struct DerivedFiles {
     check: Arc<OnceLock<DerivedCheck>>,
     /// Held while a whole file is in memory.
     turns: Arc<Mutex<()>>,
+    publications: Arc<Publications>,
 }
+
+/// The locks of files that are being published: a file has one temporary name.
+type Publications = Mutex<HashMap<(StorageId, FileName), Weak<AsyncMutex<()>>>>;
 
 impl DerivedFiles {
     pub(super) fn new(registry: &Arc<Registry>, services: &Services, blocking: &Blocking) -> Self {
@@ -49,6 +122,7 @@ impl DerivedFiles {
             blocking: blocking.clone(),
             check: Arc::default(),
             turns: Arc::default(),
+            publications: Arc::default(),
         }
     }
 
@@ -57,21 +131,45 @@ impl DerivedFiles {
         self.turns.lock()
     }
 
+    /// Waits until no other publication of a file is running.
+    async fn publication(&self, id: StorageId, name: &FileName) -> OwnedMutexGuard<()> {
+        let lock = {
+            let mut publications = self.publications.lock();
+            publications.retain(|_, lock| lock.strong_count() > 0);
+            let known = publications.entry((id, name.clone())).or_default();
+            known.upgrade().unwrap_or_else(|| {
+                let lock = Arc::default();
+                *known = Arc::downgrade(&lock);
+                lock
+            })
+        };
+        lock.lock_owned().await
+    }
+
     /// Lets derived files be checked before they are sent. The first call counts.
     pub fn check_with(&self, check: DerivedCheck) {
         let _ = self.check.set(check);
     }
 
-    /// Compares the bytes of a derived file with the checksums in it.
-    pub(super) fn check(&self, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    /// Compares a derived file with the checksums in it.
+    pub(super) fn check(&self, path: &Path, file: &ReadFile) -> Result<(), StorageError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let (Some(check), Ok(name)) = (self.check.get(), name.parse()) else {
             return Ok(());
         };
-        check(&name, bytes).map_err(|offset| {
-            let kind = FormatErrorKind::Field { name: "checksum" };
-            let what = "derived file";
-            StorageError::damaged(path)(FormatError { what, offset, kind })
+        let failed = |error| StorageError::io("read", path)(error);
+        let length = file.length().map_err(failed)?;
+        let mut read = |range: Range<u64>| {
+            let bytes = usize::try_from(range.end.saturating_sub(range.start));
+            file.read(range.start, bytes.map_err(io::Error::other)?)
+        };
+        check(&name, length, &mut read).map_err(|fault| match fault {
+            DerivedFault::Damaged(offset) => {
+                let kind = FormatErrorKind::Field { name: "checksum" };
+                let what = "derived file";
+                StorageError::damaged(path)(FormatError { what, offset, kind })
+            }
+            DerivedFault::Io(error) => failed(error),
         })
     }
 
@@ -91,6 +189,7 @@ impl DerivedFiles {
             return Err(not_derived(&name));
         }
         self.space.check()?;
+        let _alone = self.publication(id, &name).await;
         let (folder, path) = (storage.folder.clone(), storage.path(&name));
         let published = self
             .io_thread
@@ -99,6 +198,64 @@ impl DerivedFiles {
         published.map_err(StorageError::io("write", path))?;
         storage.checked.forget_damage(&name.to_string());
         Ok(())
+    }
+
+    /// Publishes a derived file while `make` makes it on a thread; replaces an older one. Nothing
+    /// is published when `make` fails, or returns `false` with its result.
+    ///
+    /// # Errors
+    /// When there is no such storage, the file is not a derived one, the disk is low, it cannot be
+    /// written, or `make` fails.
+    pub async fn publish_made<T, E>(
+        &self,
+        id: StorageId,
+        name: FileName,
+        make: impl FnOnce(&mut DerivedSink) -> Result<(bool, T), E> + Send + 'static,
+    ) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StorageError> + Send + 'static,
+    {
+        let storage = self.registry.find(id)?;
+        if !is_derived(name.role()) {
+            return Err(not_derived(&name).into());
+        }
+        self.space.check()?;
+        let _alone = self.publication(id, &name).await;
+        let (pieces, written) = mpsc::channel(PIECE_COUNT_MAX);
+        let mut sink = DerivedSink {
+            gathered: BytesMut::new(),
+            pieces,
+            space: Arc::clone(&self.space),
+        };
+        let make = move || -> Result<(bool, T), E> {
+            let (is_wanted, made) = make(&mut sink)?;
+            if is_wanted {
+                sink.send()?;
+                sink.put(Piece::End)?;
+            }
+            Ok((is_wanted, made))
+        };
+        let (folder, path) = (storage.folder.clone(), storage.path(&name));
+        let published_name = name.to_string();
+        let publishing = self
+            .io_thread
+            .publish_pieces(folder, published_name.clone(), written);
+        let making = on_thread(io_trace::current(), make);
+        let (made, published) = tokio::join!(making, publishing);
+        match (made.map_err(|_| StorageError::Stopping)?, published) {
+            (Ok((false, made)), _) => Ok(made),
+            (Ok((true, made)), Ok(())) => {
+                storage.checked.forget_damage(&published_name);
+                Ok(made)
+            }
+            // The writing ended because the making did, and left nothing.
+            (Err(error), Err(writing)) if writing.kind() == io::ErrorKind::Interrupted => {
+                Err(error)
+            }
+            (_, Err(error)) => Err(StorageError::io("write", path)(error).into()),
+            (Err(error), Ok(())) => Err(error),
+        }
     }
 
     /// Removes a derived file if it exists.
@@ -138,6 +295,24 @@ impl DerivedFiles {
     }
 }
 
+/// The derived files in the folder of a storage, in any state; blocks the thread.
+pub(super) fn derived_in(storage: &Storage) -> Result<Vec<DerivedInfo>, StorageError> {
+    let mut derived = Vec::new();
+    for name in derived_names(&storage.folder)? {
+        let path = storage.path(&name);
+        match std::fs::metadata(&path) {
+            Ok(metadata) => derived.push(DerivedInfo {
+                name,
+                path,
+                length: metadata.len(),
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(StorageError::io("get the length of", path)(error)),
+        }
+    }
+    Ok(derived)
+}
+
 /// The existing derived files of a finalized storage; blocks the thread.
 pub(super) fn derived_files(storage: &Storage) -> Result<Vec<FileInfo>, StorageError> {
     let mut derived = Vec::new();
@@ -169,21 +344,15 @@ fn derived_file(
 ) -> Result<Option<FileInfo>, StorageError> {
     let path = storage.path(name);
     let _turn = checker.map(DerivedFiles::turn);
-    let summed = match checker {
-        None => checksum_of(&path),
-        Some(checker) => match read_whole(&path) {
-            Ok(bytes) => {
-                checker.check(&path, &bytes)?;
-                Ok((bytes.len() as u64, storage_format::checksum::crc32c(&bytes)))
-            }
-            Err(error) => Err(error),
-        },
+    let file = match ReadFile::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StorageError::io("open", path)(error)),
     };
-    let (length, checksum) = match summed {
-        Ok(summed) => summed,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StorageError::io("read", path)(error)),
-    };
+    if let Some(checker) = checker {
+        checker.check(&path, &file)?;
+    }
+    let (length, checksum) = file.checksum().map_err(StorageError::io("read", path))?;
     Ok(Some(FileInfo {
         name: name.to_string(),
         role: name.role(),

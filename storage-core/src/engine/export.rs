@@ -41,7 +41,7 @@ const HELD_FILE_BYTES_MAX: u64 = 64 << 10;
 const HELD_BYTES_MAX: u64 = 8 << 20;
 /// Derived files that are open at once.
 const HELD_OPEN_MAX: usize = 64;
-/// Longest derived file that is exported: it is in memory while it is checked.
+/// Longest derived file of one leaf that is exported: it is in memory while it is checked.
 const DERIVED_BYTES_MAX: u64 = 64 << 20;
 
 /// A running export. Dropping it ends the export.
@@ -217,24 +217,34 @@ fn derived(
             .length()
             .map_err(StorageError::io("get the length of", &path))?;
         let is_held = length <= HELD_FILE_BYTES_MAX.min(bytes_left);
-        if !is_held && (open_left == 0 || length > DERIVED_BYTES_MAX) {
+        // A bundle is checked a small part at a time.
+        let is_bundle = matches!(name, FileName::ChunkIndexes(_) | FileName::Provenances(_));
+        let is_long = length > DERIVED_BYTES_MAX && !is_bundle;
+        if !is_held && (open_left == 0 || is_long) {
             continue;
         }
         let _turn = checker.turn();
-        let bytes = file.read(0, usize_of_u64(length));
-        let bytes = bytes.map_err(StorageError::io("read", &path))?;
-        if let Err(error) = checker.check(&path, &bytes) {
+        if let Err(error) = checker.check(&path, &file) {
             tracing::warn!(
                 %error, file = %name,
                 "a derived file is damaged and is not exported; it is rebuilt after the import"
             );
             continue;
         }
-        let (entry, content) = in_memory(&name, bytes);
+        let failed = |error| StorageError::io("read", &path)(error);
         if is_held {
+            let bytes = file.read(0, usize_of_u64(length)).map_err(failed)?;
             bytes_left = bytes_left.saturating_sub(length);
-            found.push((entry, content));
+            found.push(in_memory(&name, bytes));
         } else {
+            let mut crc = Crc::new();
+            let length = file
+                .each_window(|bytes| crc.update(bytes))
+                .map_err(failed)?;
+            let entry = PlannedEntry {
+                crc: Some(crc.sum()),
+                ..planned(&name.to_string(), length)
+            };
             open_left = open_left.saturating_sub(1);
             found.push((entry, Content::Open(file)));
         }

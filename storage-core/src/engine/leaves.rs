@@ -4,9 +4,8 @@ use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use io_trace::Cause;
 use storage_format::{
-    AgentId, LeafId, StorageId,
-    data_file::LeafPath,
-    paths::FileName,
+    AgentId, DataFileId, LeafId, StorageId,
+    data_file::{self, LeafPath},
     storage_file::{StorageState, Totals},
 };
 
@@ -48,8 +47,36 @@ pub struct LeafInfo {
     pub bytes: LeafBytes,
     /// The folder of the storage.
     pub folder: PathBuf,
-    /// Path and length of its chunk index, if there is one.
-    pub chunk_index: Option<(PathBuf, u64)>,
+}
+
+impl LeafInfo {
+    /// The data file in which the leaf begins. Blocks the thread.
+    ///
+    /// # Errors
+    /// When an index part cannot be read.
+    pub fn first_file(&self) -> Result<DataFileId, StorageError> {
+        let map = self.bytes.0.map();
+        let header = data_file::HEADER_BYTES as u64;
+        let first = map.extents(&(header..header.saturating_add(1)))?;
+        Ok(match first.first() {
+            Some(extent) => extent.file,
+            // A data file of version 1 has no extents.
+            None => DataFileId::of_leaf(self.leaf),
+        })
+    }
+}
+
+/// What identifies a leaf, without its packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeafKey {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Its path in the tree.
+    pub path: LeafPath,
+    /// Number of its first packet.
+    pub first_number: u64,
+    /// Number of its durable bytes.
+    pub length: u64,
 }
 
 /// The leaves of a storage at one instant.
@@ -75,34 +102,55 @@ impl Reading {
     /// # Errors
     /// When there is no such storage, or its index cannot be read.
     pub async fn leaves(&self, id: StorageId) -> Result<StorageLeaves, StorageError> {
-        let storage = self.registry.find(id)?;
-        let (info, mut leaves) = self.leaves_of(&storage).await?;
-        self.blocking
-            .run(Cause::Query, move || {
-                for leaf in &mut leaves {
-                    let path = storage.path(&FileName::ChunkIndex(leaf.leaf));
-                    leaf.chunk_index = match std::fs::metadata(&path) {
-                        Ok(metadata) => Some((path, metadata.len())),
-                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-                        Err(error) => {
-                            return Err(StorageError::io("get the length of", path)(error));
-                        }
-                    };
-                }
-                Ok(StorageLeaves {
-                    storage: info,
-                    leaves,
-                })
-            })
-            .await
+        self.leaves_among(id, |_, _| true).await
     }
 
-    async fn leaves_of(
+    /// As [`Self::leaves`], of the leaves that are `wanted`.
+    ///
+    /// # Errors
+    /// As [`Self::leaves`].
+    pub async fn leaves_among(
         &self,
-        storage: &Arc<Storage>,
-    ) -> Result<(StorageInfo, Vec<LeafInfo>), StorageError> {
+        id: StorageId,
+        wanted: impl Fn(LeafId, &LeafPath) -> bool,
+    ) -> Result<StorageLeaves, StorageError> {
+        let info_of = |storage: &Arc<Storage>, pin: &Arc<FilePin>, leaf: &Leaf| {
+            wanted(leaf.id, &leaf.path)
+                .then(|| leaf_info(storage, pin, leaf))
+                .flatten()
+        };
+        let (storage, leaves) = self.each_leaf(id, info_of).await?;
+        Ok(StorageLeaves { storage, leaves })
+    }
+
+    /// What identifies the leaves of a storage: far less than [`Self::leaves`].
+    ///
+    /// # Errors
+    /// As [`Self::leaves`].
+    pub async fn leaf_keys(
+        &self,
+        id: StorageId,
+    ) -> Result<(StorageInfo, Vec<LeafKey>), StorageError> {
+        let key_of = |_: &Arc<Storage>, _: &Arc<FilePin>, leaf: &Leaf| {
+            let first = leaf.segments().next()?;
+            Some(LeafKey {
+                leaf: leaf.id,
+                path: leaf.path.clone(),
+                first_number: first.numbers.first,
+                length: leaf.tail.length,
+            })
+        };
+        self.each_leaf(id, key_of).await
+    }
+
+    async fn each_leaf<T>(
+        &self,
+        id: StorageId,
+        each: impl Fn(&Arc<Storage>, &Arc<FilePin>, &Leaf) -> Option<T>,
+    ) -> Result<(StorageInfo, Vec<T>), StorageError> {
+        let storage = self.registry.find(id)?;
         loop {
-            self.trees.load_whole(storage).await?;
+            self.trees.load_whole(&storage).await?;
             // A storage that is finalized after this is seen as it was before.
             let info = storage.info();
             // The tree may have been evicted for that of another storage meanwhile.
@@ -111,7 +159,7 @@ impl Reading {
                 return Ok((
                     info,
                     leaves
-                        .filter_map(|leaf| leaf_info(storage, tree.pin(), leaf))
+                        .filter_map(|leaf| each(&storage, tree.pin(), leaf))
                         .collect(),
                 ));
             }
@@ -204,6 +252,5 @@ fn leaf_info(storage: &Arc<Storage>, pin: &Arc<FilePin>, leaf: &Leaf) -> Option<
             leaf,
             &(0..u64::MAX),
         )))),
-        chunk_index: None,
     })
 }

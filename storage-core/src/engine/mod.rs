@@ -65,7 +65,9 @@ use storage_format::{
 };
 
 pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection};
-pub use derived::{DerivedCheck, DerivedFiles};
+pub use derived::{
+    DerivedCheck, DerivedFault, DerivedFiles, DerivedInfo, DerivedSink, ReadDerived,
+};
 pub use documents::{Documents, change_document};
 pub use export::Export;
 pub use failures::{Failures, StorageCounts};
@@ -75,7 +77,7 @@ pub use import::check_archive;
 pub use ingest::{Ingest, PendingPush};
 pub use labels::{LabelTypeInfo, Labels, StorageLabel};
 pub use leaf_packets::LeafPackets;
-pub use leaves::{LeafInfo, StorageLeaves};
+pub use leaves::{LeafInfo, LeafKey, StorageLeaves};
 pub use listing::StorageFilter;
 pub use query_cache::{CACHED_BYTES_MAX, QueryCache};
 pub use quotas::{AgentUsage, Quotas};

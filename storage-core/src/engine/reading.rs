@@ -14,7 +14,7 @@ use storage_format::{
 use super::{
     FileInfo,
     blocking::Blocking,
-    derived::{DerivedFiles, derived_files},
+    derived::{DerivedFiles, DerivedInfo, derived_files, derived_in},
     registry::Registry,
     trees::TreeLoader,
 };
@@ -243,6 +243,16 @@ impl Reading {
             }));
         }
         Ok(files)
+    }
+
+    /// The derived files in the folder of a storage, in any state.
+    ///
+    /// # Errors
+    /// When there is no such storage, or its folder cannot be read.
+    pub async fn derived_files(&self, id: StorageId) -> Result<Vec<DerivedInfo>, StorageError> {
+        let storage = self.registry.find(id)?;
+        let list = move || derived_in(&storage);
+        self.blocking.run(Cause::Query, list).await
     }
 
     /// Opens a file of a finalized storage.

@@ -419,7 +419,7 @@ impl Writer {
         let leaf = match (tree.leaf_at(&path), last) {
             (Some(leaf), _) | (None, Some((_, leaf))) => leaf,
             (None, None) => {
-                let leaf = LeafId(random_u64());
+                let leaf = new_leaf_id();
                 tree.add_leaf(leaf, stream.spec.leaf_type, &path);
                 leaf
             }
@@ -448,6 +448,14 @@ fn conflict(
 }
 
 /// A leaf, for the I/O thread.
+fn new_leaf_id() -> LeafId {
+    loop {
+        if let Some(leaf) = LeafId::of_random(random_u64()) {
+            return leaf;
+        }
+    }
+}
+
 fn leaf_spec(storage: StorageId, leaf: &crate::tree::Leaf) -> LeafSpec {
     LeafSpec {
         header: DataFileHeader {

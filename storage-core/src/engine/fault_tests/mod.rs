@@ -3,6 +3,7 @@
 
 mod arranging;
 mod changes;
+mod derived;
 mod errors;
 mod every_operation;
 mod file_ids;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use storage_format::{
-    FormatErrorKind, LeafId, StorageId,
+    DataFileId, FormatErrorKind, LeafId, StorageId,
     paths::{FileName, FileRole},
     storage_file::{FileEntry, StorageFile, StorageState},
 };
@@ -165,9 +165,14 @@ impl<'a> Staging<'a> {
         Ok(())
     }
 
-    /// Removes the derived files that belong to no leaf of the storage.
+    /// Removes the derived files that belong to no leaf and no data file of the storage.
     fn remove_unrelated(&self, file: &StorageFile) -> Result<(), StorageError> {
-        let mut leaves = HashSet::new();
+        let mut related: HashSet<DerivedOf> = HashSet::new();
+        let listed_names = file.files.iter().map(|listed| listed.name.parse());
+        related.extend(listed_names.filter_map(|name| match name {
+            Ok(FileName::Data(file)) => Some(DerivedOf::Data(file)),
+            _ => None,
+        }));
         for listed in file
             .files
             .iter()
@@ -175,12 +180,13 @@ impl<'a> Staging<'a> {
         {
             // A damaged part is reported when the storage is read.
             if let Ok(part) = IndexPart::open(&self.folder.join(&listed.name), file.id) {
-                leaves.extend(part.footer.leaves.iter().map(|entry| entry.leaf));
+                let leaves = part.footer.leaves.iter();
+                related.extend(leaves.map(|entry| DerivedOf::Leaf(entry.leaf)));
             }
         }
         for name in derived_names(&self.folder)? {
             let name = name.to_string();
-            if derived_of(&name).is_some_and(|leaf| !leaves.contains(&leaf)) {
+            if derived_of(&name).is_some_and(|of| !related.contains(&of)) {
                 let path = self.folder.join(name);
                 remove_file(&path).map_err(StorageError::io("remove", path))?;
             }
@@ -217,7 +223,10 @@ impl ArchiveSink for Staging<'_> {
                 let file = StagedFile::create(self.folder.join(name))?;
                 Current::File(name.to_owned(), file, listed)
             }
-            FileName::ChunkIndex(_) | FileName::Provenance(_) => {
+            FileName::ChunkIndex(_)
+            | FileName::ChunkIndexes(_)
+            | FileName::Provenance(_)
+            | FileName::Provenances(_) => {
                 Current::Derived(StagedFile::create(self.folder.join(name))?)
             }
             _ => return Err(refused(name, "is not listed in the storage file")),
@@ -282,10 +291,19 @@ impl ArchiveSink for Staging<'_> {
     }
 }
 
-/// The leaf of a derived file.
-fn derived_of(name: &str) -> Option<LeafId> {
+/// What a derived file describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum DerivedOf {
+    Leaf(LeafId),
+    Data(DataFileId),
+}
+
+fn derived_of(name: &str) -> Option<DerivedOf> {
     match name.parse() {
-        Ok(FileName::ChunkIndex(leaf) | FileName::Provenance(leaf)) => Some(leaf),
+        Ok(FileName::ChunkIndex(leaf) | FileName::Provenance(leaf)) => Some(DerivedOf::Leaf(leaf)),
+        Ok(FileName::ChunkIndexes(file) | FileName::Provenances(file)) => {
+            Some(DerivedOf::Data(file))
+        }
         _ => None,
     }
 }

@@ -1,0 +1,100 @@
+//! Indexes of storages that are being written: leaf by leaf, in files of their own.
+
+use bytes::Bytes;
+use chunk_index::BundleContent;
+use io_trace::Cause;
+use query_engine::StorageSet;
+use std::collections::HashSet;
+use std::sync::Arc;
+use storage_core::LeafKey;
+use storage_format::paths::FileName;
+use storage_format::{LeafId, StorageId};
+
+use super::maker::{Ending, IndexError, IndexMaker, StreamLeaves, blocking, leaves_of};
+use crate::leaf_sidecars::LeafSidecars;
+
+/// Extends the indexes of the leaves that have grown enough.
+pub(super) async fn extend(
+    maker: &IndexMaker,
+    id: StorageId,
+    ending: &Ending,
+) -> Result<(), IndexError> {
+    let content = BundleContent::Indexes;
+    let sidecars = LeafSidecars::open(&maker.engine, id, content, Cause::Index).await?;
+    let (_, keys) = maker.engine.reading().leaf_keys(id).await?;
+    let streams = StreamLeaves::of(&keys);
+    let growth_bytes_min = maker.indexes.growth_bytes_min;
+    // Most leaves of a storage with many are too short, and are not opened.
+    let long: Vec<LeafKey> = keys
+        .into_iter()
+        .filter(|key| key.length >= growth_bytes_min)
+        .collect();
+    if long.is_empty() {
+        return Ok(());
+    }
+    let leaves = leaves_of(&maker.engine, id, &sidecars, &streams, &long).await?;
+    let set = Arc::new(blocking(move || Ok(StorageSet::open(leaves, None)?)).await?);
+    // Every update rewrites the complete index, so an update waits until the data has grown by a
+    // fraction of what is indexed.
+    let has_grown =
+        |length: u64, uncovered: u64| uncovered >= growth_bytes_min.max((length - uncovered) / 4);
+    let wanted: Vec<(usize, LeafId)> = set
+        .leaves()
+        .enumerate()
+        .filter(|(_, (leaf, uncovered))| has_grown(leaf.length, *uncovered))
+        .map(|(index, (leaf, _))| (index, leaf.leaf))
+        .collect();
+    for (position, leaf) in wanted {
+        index_leaf(maker, &set, id, (position, leaf), ending).await?;
+    }
+    Ok(())
+}
+
+/// Makes complete indexes of leaves whose data file has no bundle.
+pub(super) async fn complete(
+    maker: &IndexMaker,
+    id: StorageId,
+    (sidecars, streams, keys): (&LeafSidecars, &StreamLeaves, &[LeafKey]),
+    ending: &Ending,
+) -> Result<(), IndexError> {
+    let leaves = leaves_of(&maker.engine, id, sidecars, streams, keys).await?;
+    let set = Arc::new(blocking(move || Ok(StorageSet::open(leaves, None)?)).await?);
+    let wanted: HashSet<LeafId> = keys.iter().map(|key| key.leaf).collect();
+    let positions = set.leaves().enumerate();
+    let positions: Vec<(usize, LeafId)> = positions
+        .map(|(position, (leaf, _))| (position, leaf.leaf))
+        .filter(|(_, leaf)| wanted.contains(leaf))
+        .collect();
+    let mut failed = None;
+    for place in positions {
+        match index_leaf(maker, &set, id, place, ending).await {
+            Ok(()) => {}
+            Err(IndexError::Stopping) => return Err(IndexError::Stopping),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+async fn index_leaf(
+    maker: &IndexMaker,
+    set: &Arc<StorageSet>,
+    id: StorageId,
+    (position, leaf): (usize, LeafId),
+    ending: &Ending,
+) -> Result<(), IndexError> {
+    let (set, indexing, ending) = (Arc::clone(set), maker.clone(), Arc::clone(ending));
+    let indexed = blocking(move || indexing.index(&set, position, &ending));
+    let Some(bytes) = indexed.await? else {
+        return Ok(());
+    };
+    let name = FileName::ChunkIndex(leaf);
+    let published = maker
+        .engine
+        .derived_files()
+        .publish(id, name, Bytes::from(bytes));
+    published.await?;
+    // A reader may have cached the previous file.
+    maker.open_files.close(id);
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Which storages have complete indexes.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use parking_lot::Mutex;
+use query_engine::LeafIndexOptions;
+use serde::Serialize;
+use storage_format::StorageId;
+use tokio::sync::Notify;
+use utoipa::ToSchema;
+
+use crate::config::QueryConfig;
+
+/// Whether a finalized storage has its chunk indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum IndexState {
+    /// It has all of them.
+    Complete,
+    /// They are being made, or wait for their turn.
+    InProgress,
+    /// One could not be made; the server tries again.
+    Failed,
+}
+
+/// Tracks which storages have complete indexes.
+pub(crate) struct ChunkIndexes {
+    pub(super) known: Mutex<Known>,
+    pub(super) wake: Notify,
+    pub(super) options: LeafIndexOptions,
+    pub(super) growth_bytes_min: u64,
+}
+
+/// What is known of the indexes of storages.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// Finalized storages whose indexes are complete, or of which one could not be made.
+    pub(super) settled: HashMap<StorageId, IndexState>,
+    /// Storages that are next.
+    pub(super) wanted: BTreeSet<StorageId>,
+    /// Storages with an index that was found to be damaged.
+    pub(super) damaged: HashSet<StorageId>,
+    /// Finalized storages with provenance that is in no bundle.
+    pub(super) unbundled: HashSet<StorageId>,
+}
+
+impl Known {
+    pub(super) fn is_complete(&self, id: StorageId) -> bool {
+        self.settled.get(&id) == Some(&IndexState::Complete)
+    }
+
+    fn want(&mut self, id: StorageId) {
+        if self.is_complete(id) {
+            self.settled.remove(&id);
+        }
+        self.wanted.insert(id);
+    }
+
+    /// The indexes were looked at, and are complete unless one is missed meanwhile.
+    pub(super) fn completed(&mut self, id: StorageId) {
+        if self.wanted.contains(&id) {
+            self.settled.remove(&id);
+        } else {
+            self.settled.insert(id, IndexState::Complete);
+        }
+    }
+
+    /// Forgets what was deleted.
+    pub(super) fn keep(&mut self, present: &HashSet<StorageId>) {
+        self.settled.retain(|id, _| present.contains(id));
+        self.unbundled.retain(|id| present.contains(id));
+    }
+
+    pub(super) fn forget(&mut self, id: StorageId) {
+        self.settled.remove(&id);
+        self.wanted.remove(&id);
+        self.damaged.remove(&id);
+        self.unbundled.remove(&id);
+    }
+}
+
+impl ChunkIndexes {
+    pub(crate) fn new(config: &QueryConfig) -> Self {
+        Self {
+            known: Mutex::default(),
+            wake: Notify::new(),
+            options: LeafIndexOptions {
+                chunk_bytes: config.chunk_bytes,
+                fields: config.index_fields.clone(),
+            },
+            growth_bytes_min: config.index_growth_bytes_min,
+        }
+    }
+
+    /// Rebuilds the indexes of a storage because part of one is damaged.
+    pub(crate) fn rebuild(&self, id: StorageId) {
+        self.known.lock().damaged.insert(id);
+        self.check(id);
+    }
+
+    /// Lets provenance that was reported for a finalized storage be moved to its bundles, with what
+    /// is reported in the next seconds.
+    pub(crate) fn bundle_provenance(&self, id: StorageId) {
+        self.known.lock().unbundled.insert(id);
+    }
+
+    /// Checks the indexes of a storage soon: it was finalized, or an index is missing.
+    pub(crate) fn check(&self, id: StorageId) {
+        self.known.lock().want(id);
+        self.wake.notify_one();
+    }
+
+    /// Whether a finalized storage has its indexes.
+    pub(crate) fn state_of(&self, id: StorageId) -> IndexState {
+        let known = self.known.lock();
+        let settled = known.settled.get(&id).copied();
+        settled.unwrap_or(IndexState::InProgress)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_storage_is_complete_until_an_index_is_missed() {
+        let id = StorageId::from_bytes([1; 16]);
+        let indexes = ChunkIndexes::new(&QueryConfig::default());
+        assert_eq!(indexes.state_of(id), IndexState::InProgress);
+        indexes.known.lock().completed(id);
+        assert_eq!(indexes.state_of(id), IndexState::Complete);
+        indexes.rebuild(id);
+        assert_eq!(indexes.state_of(id), IndexState::InProgress);
+        // It was missed while the indexes were looked at.
+        indexes.known.lock().completed(id);
+        assert_eq!(indexes.state_of(id), IndexState::InProgress);
+        assert_eq!(indexes.known.lock().wanted.pop_first(), Some(id));
+        let failed = IndexState::Failed;
+        indexes.known.lock().settled.insert(id, failed);
+        indexes.check(id);
+        assert_eq!(indexes.state_of(id), failed);
+        indexes.bundle_provenance(id);
+        let mut known = indexes.known.lock();
+        known.forget(id);
+        let left = known.settled.len() + known.wanted.len();
+        assert_eq!(left + known.damaged.len() + known.unbundled.len(), 0);
+    }
+}
