@@ -77,7 +77,10 @@ impl Change {
         let mut world = World::of_small_files().await;
         match self {
             Self::Create => {}
-            Self::DeleteOpen => world.push_some(3).await,
+            Self::DeleteOpen => {
+                world.push_some(3).await;
+                world.index_written().await;
+            }
             Self::DeleteFinalized => {
                 world.push_some(3).await;
                 let storages = world.engine.storages();
@@ -220,6 +223,14 @@ async fn check_fault(
 impl World {
     fn is_open(&self) -> bool {
         self.state() == StorageState::Open
+    }
+
+    /// Waits for the index part of the packets so far, which is written in the background: a fault
+    /// of another operation would make the storage FAILED if its publication met it.
+    async fn index_written(&self) {
+        while self.engine.counters().index_parts.get() == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -180,13 +180,18 @@ impl Wake for SeenByReply {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_reply_is_earlier_than_the_state() {
     for (operation, fault) in [
+        (Operation::Dispatch, Fault::Panic),
         (Operation::Write, Fault::Panic),
         (Operation::Sync, Fault::Fail(Errno::IO)),
     ] {
         let mut world = World::new().await;
         world.push_some(2).await;
         world.plan.halt_after(0);
-        world.plan.inject(operation, 0..1, fault);
+        let inject = || world.plan.inject(operation, 0..1, fault);
+        let is_of_first = operation != Operation::Dispatch;
+        if is_of_first {
+            inject();
+        }
         let mut pending = Box::pin(world.submit("one", 1).await.unwrap());
         let reply = Arc::new(SeenByReply {
             engine: world.engine.clone(),
@@ -198,6 +203,15 @@ async fn no_reply_is_earlier_than_the_state() {
         let mut context = Context::from_waker(&waker);
         assert!(pending.as_mut().poll(&mut context).is_pending());
         world.plan.halted().await;
+        if !is_of_first {
+            inject();
+            drop(world.submit("two", 1).await.unwrap());
+            // Otherwise the write of the first packet may go on before the thread panics, and its
+            // receipt is as good as any.
+            while world.plan.hits() == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
         world.plan.resume();
         reply.replied.notified().await;
         let seen = reply.seen.lock().take();
