@@ -58,6 +58,7 @@ function headOf(storage, status) {
     status.refusal ? warning("warn", `Its write status is not known: ${status.refusal}`) : null,
     status.damaged_places ? warning("bad", `${count(status.damaged_places)} places are damaged; answers say what they leave out.`) : null,
     status.missing_packets ? warning("warn", `${count(status.missing_packets)} packets are missing since a repair.`) : null,
+    status.missing_unknown ? warning("bad", `It is not known which packets are missing since a repair: ${status.missing_unknown}`) : null,
     facts([
       ["Events", count(storage.events)],
       ["As sent", bytes(storage.bytes)],

@@ -37,10 +37,11 @@ export function storageActions(current, done) {
 const nameOf = storage => storage.name || storage.id;
 
 /** Says what a verification found: damage, and packets that were acknowledged and are missing. */
-function sayVerified({ damage, missing, missing_packets: missingPackets, packets, bytes: read }) {
+function sayVerified({ damage, missing, missing_packets: missingPackets, missing_unknown: unknown, packets, bytes: read }) {
   const found = [
     damage.length ? `${count(damage.length)} places are damaged` : null,
     missingPackets ? `${count(missingPackets)} packets are missing` : null,
+    unknown ? `it is not known which packets are missing (${unknown})` : null,
   ].filter(Boolean);
   const places = [
     ...damage.map(({ file, offset, what }) => `${file} at ${count(offset)}: ${what}`),

@@ -5,7 +5,7 @@ use std::{fmt, io, path::PathBuf};
 use rustix::io::Errno;
 use storage_format::{
     AgentId, FormatError, FormatErrorKind, Kind, OutOfOrder, StorageId, StreamId, StreamPosition,
-    storage_file::StorageState,
+    paths::FileName, storage_file::StorageState,
 };
 
 use crate::{errno::is_transient, read::FileEnds};
@@ -75,9 +75,19 @@ pub enum StorageError {
         /// The storage.
         storage: StorageId,
     },
+    /// Nobody knows the labels of the storage: a legal hold may protect it.
+    #[error(
+        "the storage file of {storage} is lost, and with it its labels: it may have been held; \
+         confirm that it is deleted without them"
+    )]
+    LabelsUnknown {
+        /// The storage.
+        storage: StorageId,
+    },
     /// The damage is in files that a repair does not read.
     #[error(
-        "{damage}; storage {storage} has data files of version 1, or arranged ones, and a repair reads none of them"
+        "{damage}; storage {storage} has data files of version 1, or arranged ones of which the index \
+         is not complete, and such damage is not repaired"
     )]
     NotRepairable {
         /// The storage.
@@ -310,16 +320,25 @@ pub enum StorageError {
         /// What failed.
         reason: String,
     },
-    /// The log of the storage is damaged, and what is behind the damage is not known.
-    #[error(
-        "storage {storage} is damaged, and what is behind the damage is not known until it is \
-         repaired: {reason}"
-    )]
+    /// The storage may have, or have had, more than what can be found in it: its log is damaged, or
+    /// nobody knows what is missing since it was repaired.
+    #[error("storage {storage} may be incomplete: {reason}")]
     Incomplete {
         /// The storage.
         storage: StorageId,
-        /// The damage.
+        /// Why.
         reason: String,
+    },
+    /// Bytes of the storage are damaged, and a finalization would make that final.
+    #[error(
+        "storage {storage} is not finalized, because its bytes are damaged: {damage}; repair it \
+         first"
+    )]
+    DamagedWhileOpen {
+        /// The storage.
+        storage: StorageId,
+        /// The damage.
+        damage: Box<StorageError>,
     },
     /// The storage failed while the packet was in flight.
     #[error("storage {storage} failed before the packet was durable: {reason}")]
@@ -448,6 +467,7 @@ impl StorageError {
             } => "storage_not_open",
             Self::WrongState { .. } => "storage_state_conflict",
             Self::Held { .. } => "storage_held",
+            Self::LabelsUnknown { .. } => "labels_unknown",
             Self::NotRepairable { .. } => "storage_not_repairable",
             Self::StreamKindConflict { .. } => "stream_kind_conflict",
             Self::AgentMetadataConflict(_) => "agent_metadata_conflict",
@@ -471,6 +491,7 @@ impl StorageError {
             Self::Recovering { .. } => "storage_recovering",
             Self::Failed { .. } => "storage_failed",
             Self::Incomplete { .. } => "storage_incomplete",
+            Self::DamagedWhileOpen { .. } => "storage_damaged",
             Self::NotWritten { .. } => "write_failed",
             Self::Stopping => "stopping",
             Self::Damaged { .. } | Self::DamagedPacket { .. } => "damaged",
@@ -523,6 +544,26 @@ impl StorageError {
                 }
             }
         }
+    }
+
+    /// Whether bytes that were written cannot be read as they were written, and nothing else has
+    /// them: an index part can be written again.
+    pub(crate) fn is_damage(&self) -> bool {
+        let path = match self {
+            Self::Damaged { path, .. } => path,
+            Self::Io {
+                operation: "read",
+                source,
+                path,
+            } if source.kind() == io::ErrorKind::NotFound
+                || Errno::from_io_error(source) == Some(Errno::IO) =>
+            {
+                path
+            }
+            _ => return false,
+        };
+        let name = path.file_name().and_then(|name| name.to_str());
+        !matches!(name.map(str::parse), Some(Ok(FileName::Index(_))))
     }
 
     pub(crate) fn damaged(path: impl Into<PathBuf>) -> impl FnOnce(FormatError) -> Self {

@@ -5,6 +5,7 @@ use std::{io, path::Path, sync::Arc};
 use storage_format::{
     paths::{FileName, FileRole},
     repair_file::RepairFile,
+    storage_file::StorageState,
 };
 
 use crate::{StorageError, io_thread::IoThread, recovery::read_repairs, storage::Storage};
@@ -21,7 +22,8 @@ impl Storage {
 
     /// Reads the repair file of a finalized storage that lists one; blocks the thread.
     pub(crate) fn load_repairs(&self) {
-        if !self.info().lists(FileRole::Repairs) {
+        let file = self.info();
+        if file.state != StorageState::Finalized || !file.lists(FileRole::Repairs) {
             return;
         }
         let name = FileName::Repairs(self.id).to_string();
@@ -31,16 +33,32 @@ impl Storage {
         };
         let read = read_repairs(&self.folder, self.id);
         match read.and_then(|repairs| repairs.ok_or_else(gone)) {
-            Ok(repairs) => self.set_repairs(repairs),
+            Ok(repairs) => {
+                self.set_repairs(repairs);
+                if self.unknown_repairs.write().take().is_some() {
+                    self.checked.damage.remove(&name, 0);
+                }
+            }
             Err(error) => {
-                tracing::error!(
-                    %error, storage = %self.id,
-                    "it is not known which packets of a repaired storage are missing"
-                );
+                let reason = error.to_string();
+                if self.unknown_repairs.write().replace(reason).is_none() {
+                    tracing::error!(
+                        %error, storage = %self.id,
+                        "it is not known which packets of a repaired storage are missing; restore \
+                         the file and verify the storage"
+                    );
+                }
                 if error.is_loss() {
                     self.checked.damage.add(&name, 0, error.to_string());
                 }
             }
+        }
+    }
+
+    /// Reads the repair file again if it could not be read; blocks the thread.
+    pub(crate) fn reload_repairs(&self) {
+        if self.unknown_repairs.read().is_some() {
+            self.load_repairs();
         }
     }
 
@@ -65,13 +83,27 @@ impl Storage {
         self.damage.get()
     }
 
+    /// Why it may have, or have had, more than what can be found in it and is known to be missing.
+    pub(crate) fn unknown(&self) -> Option<String> {
+        if let Some(damage) = self.damage() {
+            return Some(format!(
+                "its log is damaged, and what is behind the damage is not read until it is \
+                 repaired: {damage}"
+            ));
+        }
+        let reason = self.unknown_repairs.read().clone()?;
+        Some(format!(
+            "it was repaired, and which packets are missing since is not known: {reason}"
+        ))
+    }
+
     /// Refuses what needs everything that was acknowledged.
     pub(crate) fn check_whole(&self) -> Result<(), StorageError> {
-        match self.damage() {
+        match self.unknown() {
             None => Ok(()),
-            Some(damage) => Err(StorageError::Incomplete {
+            Some(reason) => Err(StorageError::Incomplete {
                 storage: self.id,
-                reason: damage.to_string(),
+                reason,
             }),
         }
     }

@@ -86,6 +86,7 @@ mod status;
 mod storage;
 mod storage_copy;
 mod storage_damage;
+mod storage_leaves;
 mod traced;
 mod tree;
 mod verify;
@@ -97,6 +98,7 @@ pub use checked::CheckedFile;
 pub use config::{DiskLow, EngineConfig, IoChoice, QuotaDefaults};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
 pub use damage::Damage;
+pub use deletion::UnknownLabels;
 pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     AgentUsage, CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport,

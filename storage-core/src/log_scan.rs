@@ -54,6 +54,8 @@ pub(crate) struct LogScanner {
     tail: Tail,
     /// Whether a damaged payload ends the scan.
     is_strict: bool,
+    /// Whether bytes that are not zero after a batch end the scan.
+    checks_padding: bool,
 }
 
 impl LogScanner {
@@ -98,7 +100,16 @@ impl LogScanner {
             position,
             tail,
             is_strict: true,
+            checks_padding: false,
         })
+    }
+
+    /// The same scan, which also finds damage between batches, where nothing is stored.
+    pub(crate) fn with_padding(self) -> Self {
+        Self {
+            checks_padding: true,
+            ..self
+        }
     }
 
     /// The same scan, which also finds packets with a damaged payload if it is not `is_strict`:
@@ -167,6 +178,9 @@ impl LogScanner {
         }
         let padding = usize::try_from(padded.saturating_sub(end)).map_err(io::Error::other)?;
         let padding = self.window.bytes(end, padding)?;
+        if self.checks_padding && padding.iter().any(|byte| *byte != 0) {
+            return Err(fault("padding").into());
+        }
         batch.tail.extend(padding);
         self.tail = batch.tail;
         self.position = LogPosition {

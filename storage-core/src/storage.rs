@@ -13,7 +13,7 @@ use std::{
 use parking_lot::RwLock;
 use serde::Serialize;
 use storage_format::{
-    Descriptor, LeafId, StorageId,
+    LeafId, StorageId,
     data_file::HEADER_BYTES,
     index_part::PacketEntry,
     paths::FileName,
@@ -31,7 +31,6 @@ use crate::{
     droppable::{Droppable, DroppedPackets, LaneSignal},
     io::drop_cached,
     io_thread::{IoThread, Tail},
-    leaf_bytes::{LeafMap, LeafReader},
     poison::Poison,
     read::read_whole,
     readiness::Readiness,
@@ -40,7 +39,7 @@ use crate::{
     state::may_move,
     status::{WriteCounts, WriteStatus},
     storage_copy,
-    tree::{BlockCache, Found, IndexTree, ReadEntries},
+    tree::{BlockCache, IndexTree, ReadEntries},
     writer::WriterMessage,
 };
 
@@ -74,6 +73,8 @@ pub(crate) struct Storage {
     pub(crate) is_moved: AtomicBool,
     /// Set once a repair has put another in its place.
     pub(crate) is_replaced: AtomicBool,
+    /// Set while a repair has ended its writer.
+    pub(crate) is_being_repaired: AtomicBool,
     /// One load of the tree at a time.
     pub(crate) loading: tokio::sync::Mutex<()>,
     /// Attempts to rebuild its index, once it is finalized.
@@ -85,6 +86,10 @@ pub(crate) struct Storage {
     pub(crate) checked: CheckedFiles,
     /// How its log was repaired, and what is missing since.
     pub(crate) repairs: RwLock<Arc<RepairFile>>,
+    /// Why it is not known what is missing, although its log was repaired.
+    pub(crate) unknown_repairs: RwLock<Option<String>>,
+    /// Whether its storage file is lost, and nobody knows its labels.
+    pub(crate) are_labels_lost: bool,
     /// The damage at which recovery stopped: the tree lacks what is behind it.
     pub(crate) damage: OnceLock<StorageError>,
 }
@@ -130,6 +135,8 @@ pub struct StorageStatus {
     pub lost: u64,
     /// Packets that are missing since the storage was repaired, at most.
     pub missing_packets: u64,
+    /// Why it is not known which packets are missing: its repair file cannot be read.
+    pub missing_unknown: Option<String>,
     /// Bytes made durable per second over the last 30 s.
     pub bytes_per_second: u64,
     /// Packets made durable per second over the last 30 s.
@@ -160,6 +167,8 @@ impl Storage {
         Self {
             id: file.id,
             repairs: RwLock::new(Arc::new(RepairFile::new(file.id))),
+            unknown_repairs: RwLock::default(),
+            are_labels_lost: false,
             checked: CheckedFiles::default(),
             damage: OnceLock::new(),
             folder,
@@ -177,6 +186,7 @@ impl Storage {
             is_deleted: AtomicBool::new(false),
             is_moved: AtomicBool::new(false),
             is_replaced: AtomicBool::new(false),
+            is_being_repaired: AtomicBool::new(false),
             loading: tokio::sync::Mutex::default(),
             rebuilds: Rebuilds::default(),
             cache,
@@ -184,11 +194,18 @@ impl Storage {
         }
     }
 
-    /// A FAILED storage that cannot be read; `file` says why.
-    pub(crate) fn unreadable(folder: PathBuf, file: StorageFile, cache: Arc<BlockCache>) -> Self {
+    /// A FAILED storage that cannot be read; `file` says why. If its storage file is lost, so are
+    /// its labels.
+    pub(crate) fn unreadable(
+        folder: PathBuf,
+        file: StorageFile,
+        cache: Arc<BlockCache>,
+        are_labels_lost: bool,
+    ) -> Self {
         assert_eq!(file.state, StorageState::Failed);
         Self {
             is_unreadable: AtomicBool::new(true),
+            are_labels_lost,
             ..Self::new(folder, file, None, cache)
         }
     }
@@ -256,11 +273,7 @@ impl Storage {
             return Err(StorageError::StorageNotFound(self.id));
         }
         if self.is_replaced() {
-            return Err(StorageError::Recovering {
-                storage: self.id,
-                bytes_scanned: 0,
-                bytes_total: 0,
-            });
+            return Err(self.not_open_now());
         }
         Ok(())
     }
@@ -348,43 +361,6 @@ impl Storage {
                 needed,
             },
         }
-    }
-
-    /// Reads bytes of a leaf; `None` while the tree is not in memory, or without such a leaf.
-    pub(crate) fn leaf_reader(&self, leaf: LeafId, range: &Range<u64>) -> Option<LeafReader> {
-        self.leaf_map(leaf, range).map(LeafReader::new)
-    }
-
-    /// Where bytes of a leaf are; as [`Self::leaf_reader`].
-    pub(crate) fn leaf_map(&self, leaf: LeafId, range: &Range<u64>) -> Option<LeafMap> {
-        let tree = self.tree.read();
-        let tree = tree.as_ref()?;
-        let leaf = tree.leaf(leaf)?;
-        Some(LeafMap::new(
-            &self.folder,
-            &self.cache,
-            tree.pin(),
-            leaf,
-            range,
-        ))
-    }
-
-    /// The descriptor of a packet in the data files as they are now.
-    pub(crate) fn descriptor(&self, found: &Found) -> Result<Descriptor, StorageError> {
-        let entry = &found.entry;
-        let extent = match found.extent {
-            Some(extent) => Some(extent),
-            None => {
-                let range = entry.payload_range();
-                let map = self.leaf_map(found.leaf, &range);
-                let extents = map.map(|map| map.extents(&range)).transpose()?;
-                extents.and_then(|extents| extents.first().copied())
-            }
-        };
-        let extent = extent.ok_or(StorageError::Stopping)?;
-        entry
-            .descriptor(&extent)
-            .map_err(StorageError::damaged(&self.folder))
     }
 
     pub(crate) fn path(&self, name: &FileName) -> PathBuf {
@@ -550,6 +526,7 @@ impl Storage {
             stored_bytes: file.totals.stored_bytes,
             lost: file.totals.lost,
             missing_packets: self.repairs().missing_packets(),
+            missing_unknown: self.unknown_repairs.read().clone(),
             bytes_per_second: window.bytes / 30,
             packets_per_second: window.finished as f64 / 30.0,
             arranged_bytes: arranging.bytes_done.load(Ordering::Relaxed),

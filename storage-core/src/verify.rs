@@ -44,6 +44,8 @@ pub struct VerifyReport {
     pub missing_packets: u64,
     /// What is missing.
     pub missing: Vec<MissingPackets>,
+    /// Why it is not known what is missing: the repair file cannot be read.
+    pub missing_unknown: Option<String>,
 }
 
 struct Verification<'a> {
@@ -59,6 +61,7 @@ pub(crate) fn verify(
     progress: &Progress,
     unindexed: Option<StorageError>,
 ) -> Result<VerifyReport, StorageError> {
+    storage.reload_repairs();
     let repairs = storage.repairs();
     let report = VerifyReport {
         files: 0,
@@ -68,6 +71,7 @@ pub(crate) fn verify(
         damage: Vec::new(),
         missing_packets: repairs.missing_packets(),
         missing: repairs.missing().map(MissingPackets::from).collect(),
+        missing_unknown: storage.unknown_repairs.read().clone(),
     };
     let mut verification = Verification {
         storage,

@@ -17,7 +17,7 @@ use std::{
 use bytes::Bytes;
 use storage_core::{
     Engine, IoChoice, NewPacket, NewStorage, Progress, PushOutcome, Selection, StorageError,
-    StorageFilter, StoragePatch,
+    StorageFilter, StoragePatch, UnknownLabels,
 };
 use storage_format::{
     LeafType, StorageId, StreamPosition,
@@ -305,7 +305,11 @@ async fn a_storage_with_a_damaged_storage_file_is_listed_replaced_and_deleted() 
     remove_copy();
     let engine = open(folder.path(), IoChoice::Auto).await;
     check_unreadable(&engine, storage, "No such file").await;
-    engine.storages().delete(storage).await.unwrap();
+    let refused = engine.storages().delete(storage).await.unwrap_err();
+    assert_eq!(refused.code(), "labels_unknown");
+    let accepted = UnknownLabels::Accepted;
+    let deleted = engine.storages().delete_with(storage, accepted).await;
+    deleted.unwrap();
     engine.shutdown().await.unwrap();
     assert!(!path(storage).parent().unwrap().exists());
     let engine = open(folder.path(), IoChoice::Auto).await;

@@ -16,7 +16,9 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-use storage_core::{Engine, IoChoice, Progress, RepairReport, Selection};
+use storage_core::{
+    CopySelection, Engine, IoChoice, NewStorage, Progress, RepairReport, Selection,
+};
 use storage_format::{
     DataFileId, LeafType, StorageId,
     log::{BATCH_HEADER_BYTES, BLOCK_BYTES, BatchHeader, BatchLocation, FILE_HEADER_BYTES},
@@ -382,20 +384,24 @@ async fn a_storage_can_be_repaired_twice() {
     engine.shutdown().await.unwrap();
 }
 
+/// An open storage that is whole is read, and nothing changes.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_a_failed_storage_is_repaired() {
+async fn a_storage_that_is_whole_is_not_repaired() {
     let folder = tempfile::tempdir().unwrap();
     let engine = open(folder.path()).await;
     let storage = prepare(&engine, &ARRAY).await;
-    let repaired = engine
-        .storages()
-        .repair(storage, true, Arc::new(Progress::default()))
-        .await;
-    assert_eq!(repaired.unwrap_err().code(), "storage_state_conflict");
     push_all(&engine, storage, "array", 0..3).await;
+    for is_confirmed in [false, true] {
+        let report = repair(&engine, storage, is_confirmed).await;
+        assert!(!report.is_needed && !report.is_repaired, "{report:?}");
+        assert_eq!((report.files, report.packets), (1, 3), "{report:?}");
+    }
     check_packets(&engine, storage, 3).await;
     check_intact(&engine, storage, 3).await;
     assert!(data_file(&engine, storage).await.exists());
+    engine.storages().finalize(storage).await.unwrap();
+    let repaired = engine.storages().repair(storage, true, Arc::default());
+    assert_eq!(repaired.await.unwrap_err().code(), "storage_state_conflict");
     engine.shutdown().await.unwrap();
 }
 
@@ -456,5 +462,111 @@ async fn a_lost_repair_file_is_derived_from_the_log() {
         engine.storages().finalize(storage).await.unwrap();
         check_storage(&engine, storage, &whole, &[damaged]).await;
         engine.shutdown().await.unwrap();
+    }
+}
+
+/// The repair file of a finalized storage is damaged or lost: what is missing is not known, and no
+/// answer says that it is nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_missing_is_unknown_without_the_repair_file() {
+    let (folder, storage) = two_files(false).await;
+    let files = data_files(folder.path(), storage);
+    flip(&files[0], batches(&files[0], storage)[1].0 + 200);
+    let engine = open(folder.path()).await;
+    repair(&engine, storage, true).await;
+    engine.storages().finalize(storage).await.unwrap();
+    engine.shutdown().await.unwrap();
+    let path = folder.path().join(STORAGES_FOLDER);
+    let path = path.join(storage.to_string());
+    let path = path.join(FileName::Repairs(storage).to_string());
+    let intact = std::fs::read(&path).unwrap();
+    let damages: [&dyn Fn(); 2] = [&|| flip(&path, 40), &|| {
+        std::fs::remove_file(&path).unwrap()
+    }];
+    for damage in damages {
+        damage();
+        let engine = open(folder.path()).await;
+        let status = engine.storages().status(storage).unwrap();
+        let reason = status.missing_unknown.unwrap();
+        assert!(reason.contains(".repairs"), "{reason}");
+        assert!(engine.storages().unknown(storage).unwrap().is_some());
+        let found = engine.reading().packet(storage, 1).await;
+        assert_eq!(found.unwrap_err().code(), "storage_incomplete");
+        let selection = CopySelection::default();
+        let new = NewStorage {
+            name: "copy".into(),
+            ..NewStorage::default()
+        };
+        let (target, _) = engine.storages().create(new).await.unwrap();
+        engine.storages().open(target.id).await.unwrap();
+        let (transfer, progress) = (engine.transfer(), Arc::default());
+        let copied = transfer.copy(storage, target.id, &selection, &progress, None);
+        let copied = copied.await;
+        assert_eq!(copied.unwrap_err().code(), "storage_incomplete");
+        let verify = || engine.reading().verify(storage, Arc::default());
+        assert_eq!(verify().await.unwrap().missing_unknown, Some(reason));
+        // The file is restored while the server runs.
+        std::fs::write(&path, &intact).unwrap();
+        let verified = verify().await.unwrap();
+        assert_eq!(
+            (verified.missing_unknown, verified.missing_packets),
+            (None, 1)
+        );
+        let found = engine.reading().packet(storage, 1).await;
+        assert_eq!(found.unwrap_err().code(), "packet_missing");
+        assert_eq!(engine.storages().unknown(storage).unwrap(), None);
+        engine.shutdown().await.unwrap();
+    }
+}
+
+/// A leaf of which the index has no packets is searched frame by frame: the numbers that it may
+/// lack are those that no other leaf has.
+async fn check_plain_leaf(is_header: bool, is_restarted: bool) {
+    let context = &format!("header {is_header}, restarted {is_restarted}");
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = open(folder.path()).await;
+    let leaves = [("array", LeafType::Array), ("plain", LeafType::Plain)];
+    let storage = prepare(&engine, &leaves).await;
+    for sequence in 0..6 {
+        push_all(&engine, storage, "array", sequence..sequence + 1).await;
+        push_all(&engine, storage, "plain", sequence..sequence + 1).await;
+    }
+    if is_restarted {
+        engine.shutdown().await.unwrap();
+        engine = open(folder.path()).await;
+        engine.storages().recovered(storage).await.unwrap();
+    }
+    // The third packet of the plain leaf.
+    let lost = 5;
+    let found = engine.reading().packet(storage, lost).await.unwrap();
+    assert_eq!(found.stream, stream("plain"));
+    let before = found.descriptor.offset() - if is_header { 80 } else { 0 };
+    flip(&data_files(folder.path(), storage)[0], before);
+    let plan = repair(&engine, storage, false).await;
+    let missing: Vec<_> = plan.missing.iter().map(|m| (m.first, m.last)).collect();
+    assert_eq!(missing, [(lost, lost)], "{context}: {plan:?}");
+    assert_eq!((plan.packets, plan.is_needed), (11, true), "{context}");
+    let refused = engine.storages().finalize(storage).await.unwrap_err();
+    assert_eq!(refused.code(), "storage_damaged", "{context}: {refused}");
+    assert!(
+        repair(&engine, storage, true).await.is_repaired,
+        "{context}"
+    );
+    let whole = [0, 0, 1, 1, 2, 3, 3, 4, 4, 5, 5];
+    check_storage(&engine, storage, &whole, &[lost]).await;
+    push_all(&engine, storage, "plain", 6..8).await;
+    engine.storages().finalize(storage).await.unwrap();
+    engine.shutdown().await.unwrap();
+    let engine = open(folder.path()).await;
+    check_storage(&engine, storage, &[&whole[..], &[6, 7]].concat(), &[lost]).await;
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leaf_without_packets_in_the_index_is_searched() {
+    for is_header in [false, true] {
+        for is_restarted in [false, true] {
+            check_plain_leaf(is_header, is_restarted).await;
+        }
     }
 }

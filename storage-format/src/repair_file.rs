@@ -86,9 +86,11 @@ impl Repair {
         })
     }
 
-    /// Whether a data file of the log does not belong to the storage since this repair.
+    /// Whether a data file of the log, or the arranged file in its place, does not belong to the
+    /// storage since this repair.
     #[must_use]
     pub fn voids_file(&self, file: DataFileId) -> bool {
+        let file = file.replaced().unwrap_or(file);
         let is_after = self.cut.is_none_or(|(cut, _)| file.0 > cut);
         is_after && file.0 < self.next_file
     }
@@ -108,6 +110,12 @@ impl RepairFile {
             storage,
             repairs: Vec::new(),
         }
+    }
+
+    /// Whether a data file, arranged or not, does not belong to the storage any more.
+    #[must_use]
+    pub fn voids_file(&self, file: DataFileId) -> bool {
+        self.repairs.iter().any(|repair| repair.voids_file(file))
     }
 
     /// All that is missing.
@@ -207,8 +215,9 @@ impl RepairFile {
     }
 }
 
-/// Joins each two neighbours.
-fn join_neighbours(found: &[Missing]) -> Vec<Missing> {
+/// Joins each two neighbours: what is between them exists, and is found under its number.
+#[must_use]
+pub fn join_neighbours(found: &[Missing]) -> Vec<Missing> {
     let join = |pair: &[Missing]| {
         let (first, last) = (pair.first()?, pair.last()?);
         Some(Missing {
@@ -255,6 +264,10 @@ mod tests {
         };
         assert!((0..5).all(|id| from_start.voids_file(DataFileId(id))));
         assert!(!from_start.voids_file(DataFileId(5)));
+        let arranged = (0..8).filter_map(|id| DataFileId(id).replacement());
+        let voided: Vec<_> = arranged.filter(|&id| repair().voids_file(id)).collect();
+        let expected = [3, 4].map(|id| DataFileId(id).replacement());
+        assert_eq!(voided, expected.into_iter().flatten().collect::<Vec<_>>());
         let position = |file, batch| LogPosition {
             file: DataFileId(file),
             offset: 4096,

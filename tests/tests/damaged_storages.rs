@@ -115,6 +115,11 @@ fn what_is_behind_damage_is_never_left_out_silently() {
     let copied = api.done("POST", &path, Some(&json!({ "name": "copy" })));
     assert_eq!(copied["packets"], PACKETS - 1);
     assert_eq!(copied["incomplete"], Value::Null);
+    assert_eq!(copied["missing_packets"], 1);
+    let copied = command(&server, &["storage", "copy", &storage]);
+    assert_eq!(copied.status.code(), Some(1), "a packet is missing");
+    let told = String::from_utf8(copied.stderr).unwrap();
+    assert!(told.contains("missing since it was repaired"), "{told}");
 }
 
 /// Runs the command line on a folder; returns the exit code, and what it prints.

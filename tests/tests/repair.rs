@@ -2,7 +2,9 @@
 //! what is missing since.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::process::Output;
+use std::time::Duration;
 
 use harness::{Agent, Api, Request, Response, Server, run_tracehold};
 use serde_json::{Value, json};
@@ -23,8 +25,8 @@ pub(crate) fn record(sequence: u64) -> String {
     )
 }
 
-/// A FAILED storage: a packet in the middle of its log is damaged.
-pub(crate) fn damaged(server: &mut Server, name: &str) -> String {
+/// An open storage with packets.
+fn pushed(server: &Server, name: &str) -> String {
     let mut api = server.api();
     let storage = api.create_storage(name);
     Agent::register(&mut api, "host");
@@ -33,19 +35,32 @@ pub(crate) fn damaged(server: &mut Server, name: &str) -> String {
     for sequence in 0..PACKETS {
         agent.push(&mut api, sequence, record(sequence).as_bytes());
     }
+    storage
+}
+
+/// A FAILED storage: a packet in the middle of its log is damaged.
+pub(crate) fn damaged(server: &mut Server, name: &str) -> String {
+    let storage = pushed(server, name);
     server.kill();
-    let folder = server.data().join("storages").join(&storage);
+    damage(server, &storage);
+    server.restart();
+    assert_eq!(server.api().state(&storage), "FAILED");
+    storage
+}
+
+/// Damages a packet in the middle of a log.
+fn damage(server: &Server, storage: &str) {
+    let folder = server.data().join("storages").join(storage);
     let path = folder.join("0000000000000000.itdata");
     let mut bytes = fs::read(&path).unwrap();
     let blocks = bytes.chunks(BLOCK_BYTES).enumerate();
     let mut batches = blocks.filter(|(_, block)| block.starts_with(b"THBA"));
     let (block, _) = batches.nth(usize::try_from(DAMAGED).unwrap()).unwrap();
     // After the headers of batch, segment and frame.
-    bytes[block * BLOCK_BYTES + 64 + 40 + 88] ^= 1;
-    fs::write(&path, bytes).unwrap();
-    server.restart();
-    assert_eq!(server.api().state(&storage), "FAILED");
-    storage
+    let at = block * BLOCK_BYTES + 64 + 40 + 88;
+    bytes[at] ^= 1;
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&bytes[at..=at], at as u64).unwrap();
 }
 
 pub(crate) fn command(server: &Server, arguments: &[&str]) -> Output {
@@ -147,16 +162,113 @@ fn a_failed_storage_is_opened_again_and_says_what_is_missing() {
 }
 
 #[test]
-fn only_a_failed_storage_is_repaired() {
-    let (_folder, _server, mut api) = Server::fresh();
+fn a_storage_that_is_whole_is_not_repaired() {
+    let (_folder, server, mut api) = Server::fresh();
     let storage = api.create_storage("whole");
     for step in ["plan", "confirm"] {
         let path = format!("/storages/{storage}/verify?repair={step}");
-        let refused = api.refused("POST", &path, None);
-        assert_eq!(refused.code, "storage_state_conflict");
+        let report = api.done("POST", &path, None);
+        let repair = &report["repair"];
+        assert_eq!(
+            (&repair["needed"], &repair["repaired"]),
+            (&json!(false), &json!(false))
+        );
     }
+    let told = ["there is nothing to repair"];
+    check_command(&server, &["--repair", "--confirm", "whole"], 0, &told);
     let path = format!("/storages/{storage}/verify?repair=now");
     assert_eq!(api.refused("POST", &path, None).code, "query_malformed");
     let verified: Value = api.done("POST", &format!("/storages/{storage}/verify"), None);
     assert_eq!(verified["missing"], json!([]));
+}
+
+fn stop(server: &mut Server) {
+    server.terminate();
+    server.wait(Duration::from_secs(30));
+}
+
+/// The damage is found while the storage is open, where no start reads.
+#[test]
+fn an_open_storage_is_repaired_and_only_then_finalized() {
+    let (_folder, mut server, _) = Server::fresh();
+    let storage = pushed(&server, "open");
+    // Index parts cover everything after a clean stop.
+    stop(&mut server);
+    server.restart();
+    damage(&server, &storage);
+    let mut api = server.api();
+    assert_eq!(api.state(&storage), "OPEN");
+    let path = format!("/storages/{storage}/finalize");
+    let refused = api.refused("POST", &path, None);
+    assert_eq!((refused.status, &*refused.code), (409, "storage_damaged"));
+    let detail = refused.document["detail"].to_string();
+    assert!(detail.contains(".itdata"), "{detail}");
+    assert_eq!(api.state(&storage), "OPEN");
+    let agent = Agent::new(&storage, "host", "reads");
+    agent.push(&mut api, PACKETS, record(PACKETS).as_bytes());
+    let told = ["missing: packets 3 to 3", "8 packets", "1 missing"];
+    let steps: [(&[&str], &str); 2] = [
+        (&["--repair", "open"], "nothing was changed"),
+        (
+            &["--repair", "--confirm", "open"],
+            "the storage is open again",
+        ),
+    ];
+    for (arguments, outcome) in steps {
+        check_command(&server, arguments, 1, &[&told[..], &[outcome]].concat());
+        assert_eq!(api.state(&storage), "OPEN");
+    }
+    check_told(&mut api, &storage, PACKETS);
+    agent.push(&mut api, PACKETS + 1, record(PACKETS + 1).as_bytes());
+    server.kill();
+    server.restart();
+    let mut api = server.api();
+    check_told(&mut api, &storage, PACKETS + 1);
+    api.finalize(&storage);
+    check_told(&mut api, &storage, PACKETS + 1);
+    let copied = command(&server, &["storage", "copy", "open"]);
+    assert_eq!(copied.status.code(), Some(1), "a packet is missing");
+    let archive = export(&mut api, &storage);
+    api.done("DELETE", &format!("/storages/{storage}"), None);
+    imported(&server, &archive);
+    check_told(&mut api, &storage, PACKETS + 1);
+}
+
+/// The file that says what is missing is lost, and then the storage file.
+#[test]
+fn what_is_not_known_is_not_taken_for_nothing() {
+    let (_folder, mut server, _) = Server::fresh();
+    let storage = damaged(&mut server, "lost");
+    check_command(&server, &["--repair", "--confirm", "lost"], 1, &[]);
+    server.api().finalize(&storage);
+    stop(&mut server);
+    let folder = server.data().join("storages").join(&storage);
+    fs::remove_file(folder.join(format!("{storage}.repairs"))).unwrap();
+    server.restart();
+    let mut api = server.api();
+    assert!(api.status(&storage)["missing_unknown"].is_string());
+    let counted = count(&mut api, &storage, false).json();
+    assert_eq!(counted["count"], PACKETS - 1);
+    let reason = counted["skipped"][0].as_str().unwrap();
+    assert!(reason.contains("missing since is not known"), "{reason}");
+    assert_eq!(count(&mut api, &storage, true).status, 409);
+    let told = ["it is not known which packets are missing"];
+    check_command(&server, &["lost"], 1, &told);
+    let copied = command(&server, &["storage", "copy", "lost"]);
+    assert_eq!(copied.status.code(), Some(3), "{copied:?}");
+
+    stop(&mut server);
+    for ending in ["storage", "storage-copy"] {
+        fs::write(folder.join(format!("{storage}.{ending}")), "damaged").unwrap();
+    }
+    server.restart();
+    let mut api = server.api();
+    let path = format!("/storages/{storage}");
+    let refused = api.refused("DELETE", &path, None);
+    assert_eq!((refused.status, &*refused.code), (409, "labels_unknown"));
+    let delete = ["storage", "delete", &storage];
+    assert_eq!(command(&server, &delete).status.code(), Some(3));
+    let confirmed = [&delete[..], &["--without-labels"]].concat();
+    assert_eq!(command(&server, &confirmed).status.code(), Some(0));
+    assert!(!folder.exists());
 }

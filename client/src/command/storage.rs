@@ -72,6 +72,9 @@ enum Action {
         /// Storages to delete, by ID or name
         #[arg(required = true, value_name = "ID|NAME")]
         storages: Vec<String>,
+        /// Delete storages whose labels are lost, too: a legal hold may have protected them
+        #[arg(long)]
+        without_labels: bool,
     },
     /// Re-read all files of a storage and report damage
     ///
@@ -103,7 +106,7 @@ struct VerifyArg {
     /// Verify the storage in this directory, which `download` wrote; no server is needed
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Say which packets of a FAILED storage are whole and which are missing; changes nothing
+    /// Say which packets of a FAILED or OPEN storage are whole, and which are missing
     #[arg(long, conflicts_with = "dir")]
     repair: bool,
     /// Open the storage without what is missing
@@ -165,10 +168,13 @@ impl Storage {
                     let storage = client.find_storage(&arg.storage).await?;
                     print_storage(context, &client.finalize_storage(storage.id).await?)
                 }
-                Action::Delete { storages } => {
+                Action::Delete {
+                    storages,
+                    without_labels,
+                } => {
                     for text in storages {
                         let id = client.find_storage(&text).await?.id;
-                        client.delete_storage(id).await?;
+                        client.delete_storage(id, without_labels).await?;
                         context.print(&json!({ "deleted": id }), || format!("{id} deleted"))?;
                     }
                     Ok(Exit::Done)

@@ -81,6 +81,9 @@ pub struct VerifyReport {
     /// What is missing.
     #[serde(default)]
     pub missing: Vec<Missing>,
+    /// Why it is not known what is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_unknown: Option<String>,
     /// What a repair does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repair: Option<RepairResult>,
@@ -110,6 +113,8 @@ pub struct Missing {
 /// What a repair does, or has done.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RepairResult {
+    /// Whether there is anything to repair.
+    pub needed: bool,
     /// Whether the storage was repaired.
     pub repaired: bool,
     /// Packets that are copied to a new data file.
@@ -225,9 +230,12 @@ impl Client {
         self.storage(id).await
     }
 
-    /// Deletes a storage and all its files.
-    pub async fn delete_storage(&self, id: Uuid) -> Result<(), ClientError> {
-        let url = self.server().api(&["storages", &id.to_string()]);
+    /// Deletes a storage and all its files; one whose labels are lost only `without_labels`.
+    pub async fn delete_storage(&self, id: Uuid, without_labels: bool) -> Result<(), ClientError> {
+        let mut url = self.server().api(&["storages", &id.to_string()]);
+        if without_labels {
+            url.push_str("?without_labels=true");
+        }
         self.done(Call::new(Method::DELETE, url)).await
     }
 

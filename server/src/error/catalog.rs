@@ -118,6 +118,10 @@ const CATALOG: &[Entry] = catalog! {
     409 "label_type_fixed" "the label type is predefined",
         "predefined types cannot be changed or deleted",
         "declare a type with another name";
+    409 "labels_unknown" "the labels of the storage are lost",
+        "its storage file is lost, and nobody knows whether a legal hold protected it",
+        "restore the file, or import the storage again; to delete it all the same, repeat the \
+         request with ?without_labels=true";
     409 "limit_reached" "a limit of the server is reached",
         "every item takes memory for as long as it exists",
         "delete items that are no longer needed, or raise the limit";
@@ -139,6 +143,11 @@ const CATALOG: &[Entry] = catalog! {
     409 "sequence_gap" "packets are missing before this one",
         "the sequences of a stream are consecutive",
         "push from expected_sequence, which HEAD on this path also returns";
+    409 "storage_damaged" "bytes of the storage are damaged",
+        "it cannot be finalized as it is: nothing could leave out the damage afterwards; detail has \
+         the place",
+        "repair it: POST /api/v1/storages/{id}/verify?repair=plan says what would be missing, and \
+         repair=confirm leaves it out; then finalize it again";
     409 "storage_exists" "the storage already exists",
         "an import retains the id of the storage, and ids are unique",
         "to replace the storage, delete it first";
@@ -151,9 +160,11 @@ const CATALOG: &[Entry] = catalog! {
         "if the hold has ended, remove the label: \
          DELETE /api/v1/storages/{id}/labels/legal_hold";
     409 "storage_incomplete" "the storage is damaged",
-        "its log is damaged, and what is behind the damage is not known; detail has the place",
-        "repair it: POST /api/v1/storages/{id}/verify?repair=plan says what would be missing; a \
-         copy without what is behind the damage needs \"allow_incomplete\": true";
+        "its log is damaged, and what is behind the damage is not known, or its repair file cannot \
+         be read, and what is missing is not known; detail has the place",
+        "restore a repair file, and verify the storage; otherwise repair it: \
+         POST /api/v1/storages/{id}/verify?repair=plan says what would be missing; a copy without \
+         what is not known needs \"allow_incomplete\": true";
     409 "storage_not_open" "the storage is not open",
         "a new storage is CREATED and accepts packets after it is opened",
         "open it with POST /api/v1/storages/{id}/open";

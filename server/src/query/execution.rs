@@ -309,7 +309,8 @@ impl QueryTask {
         }
     }
 
-    /// What is missing in the storages since they were repaired, or behind a damage of their log.
+    /// What is missing in the storages since they were repaired, or is not known: what is behind a
+    /// damage of their log, or what is missing if their repair file cannot be read.
     ///
     /// # Errors
     /// When something is missing: a strict query does not skip it.
@@ -327,12 +328,8 @@ impl QueryTask {
                     format!("storage {id}: up to {packets} {since}"),
                 ));
             }
-            if let Ok(Some(damage)) = storages.damage(id) {
-                let reason = format!(
-                    "storage {id}: it is damaged, and what is behind the damage is not read: \
-                     {damage}; repair it"
-                );
-                found.push((id, 1, reason));
+            if let Ok(Some(reason)) = storages.unknown(id) {
+                found.push((id, 1, format!("storage {id}: {reason}")));
             }
         }
         let (true, Some((_, _, reason))) = (self.question.request.strict, found.first()) else {

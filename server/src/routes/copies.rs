@@ -77,10 +77,12 @@ pub(super) struct StorageCopyDocument {
     packets: u64,
     /// Bytes of the packets as the agents sent them.
     bytes: u64,
-    /// Why packets of the source are not in the copy: it is damaged, and what is behind the damage
-    /// is not known.
+    /// Why packets of the source may not be in the copy: it is damaged, and what is behind the
+    /// damage is not known, or nobody knows what is missing since it was repaired.
     #[serde(skip_serializing_if = "Option::is_none")]
     incomplete: Option<String>,
+    /// Number of packets that are missing in the source since it was repaired, at most.
+    missing_packets: u64,
 }
 
 /// A copy to carry out.
@@ -221,7 +223,8 @@ async fn fill(
     job: &JobHandle,
 ) -> Result<StorageCopyDocument, Problem> {
     let engine = &app.engine;
-    let incomplete = engine.storages().damage(plan.source)?;
+    let incomplete = engine.storages().unknown(plan.source)?;
+    let missing_packets = engine.storages().missing_packets(plan.source)?;
     if plan.depends_on_times() {
         let selection = &plan.selection;
         let includes =
@@ -253,6 +256,7 @@ async fn fill(
             packets: copied.packets,
             bytes: copied.bytes,
             incomplete,
+            missing_packets,
         }),
         Err(error) => {
             if is_made {

@@ -146,12 +146,12 @@ pub(super) async fn list(
             ..DescriptorDocument::new(packet, &bases)
         }
     });
-    let damage = app.engine.storages().damage(id)?;
+    let unknown = app.engine.storages().unknown(id)?;
     let page = Page {
         items: items.collect(),
         next: found.next.map(|number| number.to_string()),
     };
-    Ok((damage.map(|_| [(SKIPPED, 1.into())]), Json(page)))
+    Ok((unknown.map(|_| [(SKIPPED, 1.into())]), Json(page)))
 }
 
 /// Packets, and the time bases of their leaves.

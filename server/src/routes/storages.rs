@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use storage_core::{
     Created, IdempotencyKey, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus,
+    UnknownLabels,
 };
 use storage_format::storage_file::StorageState;
 use storage_format::{FORMAT_VERSION, StorageId};
@@ -20,7 +21,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::json::{read_json, with_location};
 use super::labels::{label_filter, repeated, to_json, to_texts};
-use super::page::{Page, limit_of, malformed};
+use super::page::{Page, limit_of, malformed, query};
 use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound, UnprocessableEntity};
 use crate::access::Caller;
 use crate::app_state::AppState;
@@ -395,21 +396,39 @@ pub(super) async fn change(
     Ok(Json(app.engine.storages().update(id, patch).await?.into()))
 }
 
-/// Deletes a storage with all its files.
+/// What a deletion accepts.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct DeleteQuery {
+    /// Delete the storage even if its labels are lost: a legal hold may have protected it.
+    #[serde(default)]
+    without_labels: bool,
+}
+
+/// Deletes a storage with all its files. One whose storage file is lost is deleted only with
+/// `without_labels`.
 #[utoipa::path(
     delete, operation_id = "delete_storage",
-    path = "/storages/{id}", tag = "storages", params(("id" = String, Path)),
+    path = "/storages/{id}", tag = "storages", params(("id" = String, Path), DeleteQuery),
     responses(
         (status = 204, description = "Deleted"),
-        NotFound,
+        NotFound, Conflict,
     ),
 )]
 pub(super) async fn delete(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
+    uri: Uri,
 ) -> Result<StatusCode, Problem> {
     let id: StorageId = id.parse()?;
-    app.engine.storages().delete(id).await?;
+    let DeleteQuery { without_labels } = query(&uri)?;
+    let labels = if without_labels {
+        UnknownLabels::Accepted
+    } else {
+        UnknownLabels::Refused
+    };
+    app.engine.storages().delete_with(id, labels).await?;
     app.open_files.close(id);
     app.unreadable.forget(id);
     Ok(StatusCode::NO_CONTENT)
@@ -439,7 +458,8 @@ pub(super) async fn open(
         (status = 200, body = Object, description =
             "id, state, write_status (GOOD, MEDIUM, BAD), arrived, finished, repeated, \
              failed_packets, queued_packets, queued_bytes, written_packets, written_bytes, \
-             stored_bytes, lost, bytes_per_second, packets_per_second, arranged_bytes, \
+             stored_bytes, lost, missing_packets, missing_unknown, bytes_per_second, \
+             packets_per_second, arranged_bytes, \
              arranging_bytes, damage, damaged_places, failure; unreadable_records and unreadable: what queries and \
              indexes could not read since the server started"),
         NotFound,

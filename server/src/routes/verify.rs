@@ -35,6 +35,9 @@ pub(super) struct VerifyDocument {
     missing_packets: u64,
     /// What is missing.
     missing: Vec<MissingDocument>,
+    /// Why it is not known what is missing: the repair file of the storage cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missing_unknown: Option<String>,
     /// What a repair does.
     #[serde(skip_serializing_if = "Option::is_none")]
     repair: Option<RepairDocument>,
@@ -60,6 +63,8 @@ pub(super) struct MissingDocument {
 /// What a repair does, or has done.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct RepairDocument {
+    /// Whether there is anything to repair.
+    needed: bool,
     /// Whether the storage was repaired and is open; otherwise nothing has changed.
     repaired: bool,
     /// Number of packets behind the first damage, which are copied to a new data file.
@@ -83,8 +88,8 @@ enum RepairStep {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct VerifyQuery {
-    /// Repair a FAILED storage: `plan` says what would be missing and changes nothing, `confirm`
-    /// opens the storage without it.
+    /// Repair a FAILED or OPEN storage: `plan` says what would be missing and changes nothing,
+    /// `confirm` opens the storage without it.
     #[param(value_type = Option<String>)]
     repair: Option<RepairStep>,
 }
@@ -114,6 +119,7 @@ impl From<VerifyReport> for VerifyDocument {
             damage: damage.collect(),
             missing_packets: report.missing_packets,
             missing: documents(report.missing),
+            missing_unknown: report.missing_unknown,
             repair: None,
         }
     }
@@ -128,7 +134,9 @@ impl From<RepairReport> for VerifyDocument {
             damage: Vec::new(),
             missing_packets: report.missing_packets,
             missing: documents(report.missing),
+            missing_unknown: None,
             repair: Some(RepairDocument {
+                needed: report.is_needed,
                 repaired: report.is_repaired,
                 copied_packets: report.copied_packets,
                 copied_bytes: report.copied_bytes,
@@ -152,9 +160,10 @@ fn documents(missing: Vec<MissingPackets>) -> Vec<MissingDocument> {
 /// Re-reads every byte of a storage and reports file and offset of all damage. Responds at the end,
 /// or at once with `Prefer: respond-async`; the result is then in the job.
 ///
-/// With `repair`, a FAILED storage is read past the page cache instead, and `missing` says which
-/// packets are not whole. `repair=plan` changes nothing; `repair=confirm` opens the storage without
-/// them, also when the client disconnects.
+/// With `repair`, a FAILED or OPEN storage is read past the page cache instead, and `missing` says
+/// which packets are not whole. `repair=plan` changes nothing; `repair=confirm` opens the storage
+/// without them, also when the client disconnects. Pushes into an OPEN storage are refused with 503
+/// while it is repaired.
 #[utoipa::path(
     post, operation_id = "verify_storage", path = "/storages/{id}/verify", tag = "storages",
     params(

@@ -65,7 +65,7 @@ impl KnownDamage {
 
     /// Forgets damage of bytes that are intact again, because the file was restored; whether it
     /// was known.
-    pub(super) fn remove(&self, file: &str, offset: u64) -> bool {
+    pub(crate) fn remove(&self, file: &str, offset: u64) -> bool {
         if !self.is_any() {
             return false;
         }

@@ -28,6 +28,8 @@ pub(super) struct OnDisk {
     pub(super) unfinished_bytes: Option<u64>,
     /// Whether its storage file cannot be read: `file` has what is known about it.
     pub(super) is_unreadable: bool,
+    /// Whether `file` has nothing but its id, because its storage file is lost.
+    pub(super) are_labels_lost: bool,
 }
 
 /// The storages in `folder`; what is left of deletions and imports is removed.
@@ -81,7 +83,12 @@ fn find_storage(id: StorageId, folder: PathBuf, catalog: &Catalog) -> Option<OnD
         Ok(file) => file,
         Err(error) => match storage_copy::restore(&folder, id, &error) {
             Some(file) => file,
-            None => return Some(unreadable(folder, nothing_but_its_id(id), &error)),
+            None => {
+                return Some(OnDisk {
+                    are_labels_lost: true,
+                    ..unreadable(folder, nothing_but_its_id(id), &error)
+                });
+            }
         },
     };
     if file.state == StorageState::Finalized {
@@ -104,6 +111,7 @@ fn find_storage(id: StorageId, folder: PathBuf, catalog: &Catalog) -> Option<OnD
         folder,
         file,
         is_unreadable: false,
+        are_labels_lost: false,
     })
 }
 
@@ -192,6 +200,7 @@ fn unreadable(folder: PathBuf, mut file: StorageFile, error: &StorageError) -> O
         file,
         unfinished_bytes: None,
         is_unreadable: true,
+        are_labels_lost: false,
     }
 }
 

@@ -63,6 +63,8 @@ impl Future for PendingPush {
 fn not_taken(storage: &Storage) -> StorageError {
     if storage.is_deleted.load(Ordering::SeqCst) {
         StorageError::StorageNotFound(storage.id)
+    } else if storage.is_between_writers() {
+        storage.not_open_now()
     } else if accepts_packets(storage.state()) {
         StorageError::Stopping
     } else {
@@ -135,7 +137,7 @@ impl Ingest {
             let storage = id;
             return Err(StorageError::Failed { storage, reason });
         }
-        if !accepts_packets(storage.state()) {
+        if !accepts_packets(storage.state()) || storage.is_between_writers() {
             return Err(not_taken(&storage));
         }
         let Services {
@@ -171,7 +173,8 @@ impl Ingest {
     ) -> Result<PendingPush, StorageError> {
         let storage = self.registry.find(id)?;
         let writer = storage.writer.read().clone();
-        let Some(writer) = writer.filter(|_| accepts_packets(storage.state())) else {
+        let is_written = accepts_packets(storage.state()) && !storage.is_between_writers();
+        let Some(writer) = writer.filter(|_| is_written) else {
             return Err(not_taken(&storage));
         };
         let (reply, outcome) = oneshot::channel();

@@ -22,7 +22,7 @@ use crate::{
     known_repairs::publish_repairs,
     nature::Nature,
     panic::panic_message,
-    recovery::{Recovered, Scan, ScanThreads, recover},
+    recovery::{Recovered, Scan, ScanThreads, in_use, recover},
     state::accepts_packets,
     storage::{Storage, publish_file},
     traced::on_thread,
@@ -257,6 +257,9 @@ impl Recoveries {
             plan.panic_at(crate::io::faulty::Operation::Adopt);
         }
         let mut file = storage.info();
+        let names: Vec<_> = file.files.iter().map(|file| file.name.clone()).collect();
+        let in_use = in_use(&names, &recovered.repairs);
+        file.files.retain(|listed| in_use.contains(&listed.name));
         let damage = recovered.damage.as_ref().or(failure.as_ref());
         let damage = damage.map(ToString::to_string);
         if let Some(damage) = recovered.damage {

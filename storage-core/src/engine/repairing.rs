@@ -1,10 +1,13 @@
-//! Repairs failed storages.
+//! Repairs storages that failed, and open ones with damage.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use io_trace::Cause;
 use storage_format::{
-    StorageId,
+    FormatError, FormatErrorKind, StorageId,
     paths::FileName,
     storage_file::{StorageFile, StorageState},
 };
@@ -12,17 +15,59 @@ use tokio::sync::oneshot;
 
 use super::{Storages, folders::remove_leftovers};
 use crate::{
-    Progress, RepairReport, StorageError,
+    Progress, RepairReport, StorageError, VerifyReport,
     clock::now_ns,
     io::{rename, sync_folder},
     io_thread::IoThreadRequest,
     known_repairs::publish_repairs,
     read::read_whole,
-    recovery::{Recovered, Scan, recover},
-    repair::{Survey, survey},
+    recovery::{Recovered, Scan, in_use, recover},
+    repair::{Survey, survey, survey_indexed},
     storage::{Storage, publish_file},
+    verify::verify,
     writer::{Services, WriterMessage},
 };
+
+/// The names of the data files that a storage file of an open storage names.
+fn names(file: &StorageFile) -> Vec<String> {
+    file.files.iter().map(|file| file.name.clone()).collect()
+}
+
+/// The report of a storage in which a verification found no damage.
+fn report_of_intact(verified: &VerifyReport) -> RepairReport {
+    RepairReport {
+        files: verified.files,
+        packets: verified.packets,
+        bytes: verified.bytes,
+        copied_packets: 0,
+        copied_bytes: 0,
+        missing_packets: verified.missing_packets,
+        missing: verified.missing.clone(),
+        is_needed: false,
+        is_repaired: false,
+    }
+}
+
+/// A storage whose writer a repair has ended: pushes are refused as they are during a recovery.
+struct BetweenWriters(Arc<Storage>);
+
+impl BetweenWriters {
+    fn of(storage: &Arc<Storage>) -> Self {
+        storage.is_being_repaired.store(true, Ordering::SeqCst);
+        Self(Arc::clone(storage))
+    }
+}
+
+impl Drop for BetweenWriters {
+    fn drop(&mut self) {
+        let storage = &self.0;
+        if !storage.is_replaced() && storage.writer.read().is_none() {
+            // Nothing, if it says why already.
+            storage.poison.set("its repair ended unexpectedly");
+        }
+        storage.is_being_repaired.store(false, Ordering::SeqCst);
+    }
+}
 
 impl Storages {
     /// How many packets are missing at most since a storage was repaired.
@@ -33,25 +78,27 @@ impl Storages {
         Ok(self.registry.known(id)?.repairs().missing_packets())
     }
 
-    /// Why a storage may contain more than what can be found in it, if this is so: its log is
-    /// damaged, and what is behind the damage is not known until it is repaired.
+    /// Why a storage may contain, or have contained, more than what can be found in it and is known
+    /// to be missing, if this is so: its log is damaged, and what is behind the damage is not known
+    /// until it is repaired, or its repair file cannot be read.
     ///
     /// # Errors
     /// When there is none with this id.
-    pub fn damage(&self, id: StorageId) -> Result<Option<String>, StorageError> {
-        let storage = self.registry.known(id)?;
-        Ok(storage.damage().map(ToString::to_string))
+    pub fn unknown(&self, id: StorageId) -> Result<Option<String>, StorageError> {
+        Ok(self.registry.known(id)?.unknown())
     }
 
-    /// Reads all of a failed storage past the page cache, and says what is whole and what is
-    /// missing. Once it `is_confirmed`, the storage is open again, without what is missing;
-    /// otherwise nothing changes.
+    /// Reads all of a storage past the page cache, and says what is whole and what is missing. Once
+    /// it `is_confirmed`, the storage is open again, without what is missing; otherwise nothing
+    /// changes. Nothing changes either if an open storage is whole.
     ///
-    /// A repair that ends early leaves the storage FAILED; it can be repeated.
+    /// A repair that ends early leaves a FAILED storage FAILED, and an open one open, if it can be
+    /// opened again; it can be repeated.
     ///
     /// # Errors
-    /// When there is no such storage, it is not FAILED, its storage file is damaged, its damage is
-    /// in data files of version 1 or arranged ones, it cannot be written, or it was cancelled.
+    /// When there is no such storage, it is neither OPEN nor FAILED, its storage file is damaged,
+    /// its damage is in data files of version 1 or in arranged ones of which the index is lost, it
+    /// cannot be written, or it was cancelled.
     pub async fn repair(
         &self,
         id: StorageId,
@@ -62,45 +109,155 @@ impl Storages {
         storage.watch(&progress);
         // One repair at a time.
         let _turn = Arc::clone(&storage.finalizing).lock_owned().await;
-        let storage = match self.registry.find(id)? {
-            now if now.state() == StorageState::Failed => now,
-            now => return Err(now.wrong_state("a repair", "FAILED")),
+        let storage = self.registry.find(id)?;
+        let repaired = match storage.state() {
+            StorageState::Failed => {
+                Box::pin(self.repair_failed(&storage, is_confirmed, &progress)).await?
+            }
+            StorageState::Open => {
+                Box::pin(self.repair_open(&storage, is_confirmed, &progress)).await?
+            }
+            _ => return Err(storage.wrong_state("a repair", "OPEN or FAILED")),
         };
-        let mut file = self.file_of(&storage).await?;
+        if repaired.is_repaired {
+            tracing::warn!(
+                storage = %id, packets = repaired.packets, missing = repaired.missing_packets,
+                "the storage was repaired and is open; missing packets are recorded"
+            );
+        }
+        Ok(repaired)
+    }
+
+    async fn repair_failed(
+        &self,
+        storage: &Arc<Storage>,
+        is_confirmed: bool,
+        progress: &Arc<Progress>,
+    ) -> Result<RepairReport, StorageError> {
+        let mut file = self.file_of(storage).await?;
         if is_confirmed {
-            self.end_writer(&storage).await;
+            self.end_writer(storage).await;
             // It may have named an arranged file meanwhile.
-            file = self.file_of(&storage).await?;
+            file = self.file_of(storage).await?;
         }
-        let named: Vec<_> = file.files.iter().map(|file| file.name.clone()).collect();
-        let survey = self.survey(&storage, &named, &progress).await?;
-        let mut report = survey.report();
-        if survey.has_leaf_files() || survey.has_replaced_files() {
-            report.packets = self.packets_of_intact(&storage, &file, &progress).await?;
-        }
+        let survey = self.survey(storage, &file, progress).await?;
+        let report = RepairReport {
+            is_needed: true,
+            ..survey.report()
+        };
         if !is_confirmed {
             return Ok(report);
         }
-        let survey = Arc::new(survey);
-        if survey.is_damaged() {
-            let cut = self.cut(&storage, &survey, &progress).await;
-            if cut.is_err() {
-                // Its bytes are free for whatever comes next.
-                let _ = self.discard_copy(&storage.folder, &survey).await;
-            }
-            cut?;
-        } else if survey.are_repairs_lost() {
-            self.record(&storage.folder, &survey).await?;
-        }
-        self.reopen(&storage, &file, &progress).await?;
-        tracing::warn!(
-            storage = %id, packets = report.packets, missing = report.missing_packets,
-            "the storage was repaired and is open; missing packets are recorded"
-        );
+        self.cut(storage, &Arc::new(survey), progress).await?;
+        self.reopen(storage, &file, progress).await?;
         Ok(RepairReport {
             is_repaired: true,
             ..report
         })
+    }
+
+    /// Repairs a storage that is written: it is read first, and its writer ends only when there is
+    /// something to repair.
+    async fn repair_open(
+        &self,
+        storage: &Arc<Storage>,
+        is_confirmed: bool,
+        progress: &Arc<Progress>,
+    ) -> Result<RepairReport, StorageError> {
+        let has_leaf_files = match &*storage.tree.read() {
+            Some(tree) => tree.files().keys().any(|file| !file.is_numbered()),
+            None => false,
+        };
+        if has_leaf_files {
+            return self.verify_leaf_files(storage, progress).await;
+        }
+        let plan = self.survey_indexed(storage, progress).await?;
+        if !is_confirmed || !plan.is_damaged() {
+            return Ok(plan.report());
+        }
+        drop(plan);
+        let between = BetweenWriters::of(storage);
+        crate::fault_point!(async "repair.begun");
+        self.end_writer(storage).await;
+        if storage.state() == StorageState::Failed {
+            drop(between);
+            return Box::pin(self.repair_failed(storage, is_confirmed, progress)).await;
+        }
+        let cut = self.cut_open(storage, progress).await;
+        // It is opened again, whatever became of the repair.
+        let opening = Arc::default();
+        let opened = match self.file_of(storage).await {
+            Ok(file) => self.reopen(storage, &file, &opening).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = opened {
+            self.fail(storage, &error).await;
+            return Err(cut.err().unwrap_or(error));
+        }
+        Ok(RepairReport {
+            is_repaired: true,
+            ..cut?
+        })
+    }
+
+    /// Reads an open storage with data files of version 1, which are not repaired.
+    async fn verify_leaf_files(
+        &self,
+        storage: &Arc<Storage>,
+        progress: &Arc<Progress>,
+    ) -> Result<RepairReport, StorageError> {
+        let (own, watched) = (Arc::clone(storage), Arc::clone(progress));
+        let read = move || verify(&own, &watched, None);
+        let verified = self.blocking.run(Cause::Verify, read).await?;
+        progress.check()?;
+        let Some(damage) = verified.damage.first() else {
+            return Ok(report_of_intact(&verified));
+        };
+        let path = storage.folder.join(&damage.file);
+        Err(StorageError::NotRepairable {
+            storage: storage.id,
+            damage: Box::new(StorageError::damaged(path)(FormatError {
+                what: "data file",
+                offset: damage.offset,
+                kind: FormatErrorKind::Field { name: "bytes" },
+            })),
+        })
+    }
+
+    /// Cuts the log of a storage whose writer has ended.
+    async fn cut_open(
+        &self,
+        storage: &Arc<Storage>,
+        progress: &Arc<Progress>,
+    ) -> Result<RepairReport, StorageError> {
+        let survey = self.survey_indexed(storage, progress).await?;
+        let report = survey.report();
+        self.cut(storage, &Arc::new(survey), progress).await?;
+        Ok(report)
+    }
+
+    /// Makes a storage FAILED that is not damaged further, and has no writer any more.
+    async fn fail(&self, storage: &Storage, error: &StorageError) {
+        if storage.is_deleted.load(Ordering::SeqCst) {
+            return;
+        }
+        let reason = format!("it cannot be opened again after its repair: {error}");
+        tracing::error!(storage = %storage.id, reason, "the storage is FAILED; repair it again");
+        storage.mark_failed(&reason);
+        let Services {
+            io_thread, catalog, ..
+        } = &self.services;
+        let fail = |file: &mut StorageFile| {
+            file.state = StorageState::Failed;
+            file.failure.get_or_insert_with(|| reason.clone());
+            Ok(())
+        };
+        if let Err(error) = storage.change(io_thread, catalog, fail).await {
+            tracing::error!(
+                %error,
+                "the storage file cannot be updated; the failure is known until the restart only"
+            );
+        }
     }
 
     /// The storage file, which must be intact on the disk.
@@ -121,40 +278,46 @@ impl Storages {
         Ok(file)
     }
 
+    /// Reads a FAILED storage. If not all of its data files can be read as a log, the recovery must
+    /// find no damage, and its index says where the rest is.
     async fn survey(
-        &self,
-        storage: &Arc<Storage>,
-        named: &[String],
-        progress: &Arc<Progress>,
-    ) -> Result<Survey, StorageError> {
-        let (folder, id, named) = (storage.folder.clone(), storage.id, named.to_vec());
-        let progress = Arc::clone(progress);
-        self.blocking
-            .run(Cause::Verify, move || {
-                survey(&folder, id, &named, &progress)
-            })
-            .await
-    }
-
-    /// The number of packets of a storage with data files that no repair reads: those of version 1,
-    /// and arranged ones. They must be intact.
-    async fn packets_of_intact(
         &self,
         storage: &Arc<Storage>,
         file: &StorageFile,
         progress: &Arc<Progress>,
-    ) -> Result<u64, StorageError> {
+    ) -> Result<Survey, StorageError> {
+        let (folder, id, named) = (storage.folder.clone(), storage.id, names(file));
+        let watched = Arc::clone(progress);
+        let read = move || survey(&folder, id, &named, &watched);
+        let found = self.blocking.run(Cause::Verify, read).await?;
+        if !found.is_unread() {
+            return Ok(found);
+        }
         let recovered = self.recover(storage, file, progress).await?;
-        match recovered.damage {
-            Some(damage) => Err(StorageError::NotRepairable {
+        if let Some(damage) = recovered.damage {
+            return Err(StorageError::NotRepairable {
                 storage: storage.id,
                 damage: Box::new(damage),
-            }),
-            None => Ok(recovered.tree.totals().packets),
+            });
         }
+        if found.has_leaf_files() {
+            return Ok(found.of_intact(recovered.tree.totals().packets));
+        }
+        self.survey_indexed(storage, progress).await
     }
 
-    /// Ends the writer of a storage that failed while it was written, and closes its log.
+    /// Reads a storage whose index is complete.
+    async fn survey_indexed(
+        &self,
+        storage: &Arc<Storage>,
+        progress: &Arc<Progress>,
+    ) -> Result<Survey, StorageError> {
+        let (own, watched) = (Arc::clone(storage), Arc::clone(progress));
+        let read = move || survey_indexed(&own, &watched);
+        self.blocking.run(Cause::Verify, read).await
+    }
+
+    /// Ends the writer of a storage, if it has one, and closes its log.
     async fn end_writer(&self, storage: &Storage) {
         let writer = storage.writer.read().clone();
         let (reply, done) = oneshot::channel();
@@ -175,9 +338,29 @@ impl Storages {
         }
     }
 
-    /// Cuts the log at the damage, and continues it with what is whole behind it. It takes effect
-    /// with the last step.
+    /// Cuts the log at the damage, if there is any, and continues it with what is whole behind it.
     async fn cut(
+        &self,
+        storage: &Arc<Storage>,
+        survey: &Arc<Survey>,
+        progress: &Arc<Progress>,
+    ) -> Result<(), StorageError> {
+        if !survey.is_damaged() {
+            if survey.are_repairs_lost() {
+                self.record(&storage.folder, survey).await?;
+            }
+            return Ok(());
+        }
+        let cut = self.cut_damaged(storage, survey, progress).await;
+        if cut.is_err() {
+            // Its bytes are free for whatever comes next.
+            let _ = self.discard_copy(&storage.folder, survey).await;
+        }
+        cut
+    }
+
+    /// It takes effect with the last step.
+    async fn cut_damaged(
         &self,
         storage: &Arc<Storage>,
         survey: &Arc<Survey>,
@@ -268,7 +451,9 @@ impl Storages {
         if !self.registry.has(storage) {
             return Err(StorageError::StorageNotFound(storage.id));
         }
-        let file = self.file_of(storage).await?;
+        let mut file = self.file_of(storage).await?;
+        let in_use = in_use(&names(&file), &repairs);
+        file.files.retain(|listed| in_use.contains(&listed.name));
         if has_void_repairs {
             publish_repairs(&storage.folder, &repairs, io_thread).await?;
         }
@@ -299,7 +484,7 @@ impl Storages {
             ..Scan::alone()
         };
         let (folder, id) = (storage.folder.clone(), storage.id);
-        let named: Vec<_> = file.files.iter().map(|file| file.name.clone()).collect();
+        let named = names(file);
         let torn_bytes_max = self.services.config.in_flight_bytes_max;
         self.blocking
             .run(Cause::Recovery, move || {

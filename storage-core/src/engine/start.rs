@@ -182,6 +182,7 @@ impl Engine {
             mut file,
             unfinished_bytes,
             is_unreadable,
+            are_labels_lost,
         } = found;
         let Storages {
             registry,
@@ -191,7 +192,7 @@ impl Engine {
         let cache = Arc::clone(block_cache);
         if is_unreadable {
             // Nothing is written to it, so that it can be repaired or examined.
-            let storage = Storage::unreadable(folder, file, cache);
+            let storage = Storage::unreadable(folder, file, cache, are_labels_lost);
             registry.insert(Arc::new(storage), None);
             return None;
         }

@@ -18,7 +18,7 @@ use super::{
     label_values::has_label, registry::Registry, tasks::Tasks, texts::check_texts,
 };
 use crate::{
-    Progress, RecoveryStatus, StorageError,
+    Progress, RecoveryStatus, StorageError, UnknownLabels,
     clock::{now_ns, random_10},
     io::{create_folder, remove_folder, rename},
     state::may_move,
@@ -375,14 +375,27 @@ impl Storages {
         Ok(storage.info())
     }
 
-    /// Deletes a storage, even while it is written.
+    /// Deletes a storage, even while it is written. One whose labels are lost stays.
     ///
     /// # Errors
-    /// When there is no such storage, it is held, or its folder cannot be renamed.
+    /// When there is no such storage, it is held or its labels are lost, or its folder cannot be
+    /// renamed.
     pub async fn delete(&self, id: StorageId) -> Result<(), StorageError> {
+        self.delete_with(id, UnknownLabels::Refused).await
+    }
+
+    /// As [`Self::delete`]; `labels` says whether one whose labels are lost is deleted, too.
+    ///
+    /// # Errors
+    /// As [`Self::delete`].
+    pub async fn delete_with(
+        &self,
+        id: StorageId,
+        labels: UnknownLabels,
+    ) -> Result<(), StorageError> {
         let storage = loop {
             let storage = self.registry.known(id)?;
-            match storage.mark_deleted().await {
+            match storage.mark_deleted(labels).await {
                 Ok(()) => break storage,
                 // A repair has put another in its place.
                 Err(_) if storage.is_replaced() => {}
@@ -478,6 +491,7 @@ impl Storages {
             self.open(id).await?;
         }
         let change = |file: &mut StorageFile| match file.state {
+            StorageState::Open if storage.is_between_writers() => Err(storage.not_open_now()),
             StorageState::Open => {
                 file.state = StorageState::Recording;
                 Ok(())

@@ -30,7 +30,7 @@ use storage_format::{
 
 pub(crate) use self::{
     arranged::{ArrangedFiles, arranged_files},
-    repairs::{LogFiles, log_files, read_repairs},
+    repairs::{LogFiles, in_use, log_files, read_repairs},
     scan::{Scan, ScanThreads},
 };
 use self::{
@@ -161,10 +161,10 @@ pub(crate) fn recover(
     scan: &Scan,
 ) -> Result<Recovered, StorageError> {
     let mut listing = Listing::of(folder)?;
-    let (replacements, mut leftovers) = listing.take_replaced(named);
     let arranged = listing.take_arranged(storage)?;
     let repairs = listing.repairs(folder, storage)?;
     let (repairs, has_void_repairs) = listing.take_effect(repairs);
+    let (replacements, mut leftovers) = listing.take_replaced(&in_use(named, &repairs));
     leftovers.append(&mut listing.unpublished);
     let mut recovered = Recovered {
         tree: IndexTree::new(storage),

@@ -48,6 +48,16 @@ pub(super) fn limit_of(repairs: &RepairFile, file: DataFileId) -> Option<u64> {
     lengths.min()
 }
 
+/// The names of data files without those that a repair cut off the log: the storage file may still
+/// name such files, if the server ended before it was written again.
+pub(crate) fn in_use(named: &[String], repairs: &RepairFile) -> Vec<String> {
+    let is_in_use = |name: &&String| match name.parse() {
+        Ok(FileName::Data(file)) => !repairs.voids_file(file),
+        _ => true,
+    };
+    named.iter().filter(is_in_use).cloned().collect()
+}
+
 /// What is in a folder of the log of a storage, without what repairs cut.
 pub(crate) struct LogFiles {
     /// Path and length of each data file of the log.
@@ -86,13 +96,10 @@ pub(crate) fn log_files(
     named: &[String],
 ) -> Result<LogFiles, StorageError> {
     let mut listing = Listing::of(folder)?;
-    let (replacements, _unused) = listing.take_replaced(named);
-    // What has the name of an arranged file, and is not in use, is not part of the log, even if its
-    // header is damaged.
-    listing.data.retain(|id, _| id.replaced().is_none());
     // Files that do not belong to the log keep their names, too.
     let all = listing.data.iter().filter(|(_, data)| data.is_of_log);
-    let next_file = all.map(|(id, _)| id.0.saturating_add(1)).max();
+    let all = all.map(|(id, _)| id.replaced().unwrap_or(*id));
+    let next_file = all.map(|id| id.0.saturating_add(1)).max();
     let _arranged = listing.take_arranged(storage)?;
     let (repairs, are_repairs_lost) = match listing.repairs(folder, storage) {
         Ok(repairs) => (repairs, false),
@@ -102,6 +109,11 @@ pub(crate) fn log_files(
         Err(error) => (listing.derived_repairs(storage)?.ok_or(error)?, true),
     };
     let (repairs, _) = listing.take_effect(repairs);
+    let named = in_use(named, &repairs);
+    let (replacements, _unused) = listing.take_replaced(&named);
+    // What has the name of an arranged file, and is not in use, is not part of the log, even if its
+    // header is damaged.
+    listing.data.retain(|id, _| id.replaced().is_none());
     let repaired = repairs.repairs.iter().map(|repair| repair.next_file).max();
     let mut parts = Vec::new();
     for path in &listing.parts {
@@ -234,7 +246,8 @@ impl Listing {
     /// where a file ends. What is missing since is unknown. `None` if a header is damaged.
     fn derived_repairs(&self, storage: StorageId) -> Result<Option<RepairFile>, StorageError> {
         let mut derived = RepairFile::new(storage);
-        let of_log = self.data.iter().filter(|(_, data)| data.is_of_log);
+        let of_log = self.data.iter();
+        let of_log = of_log.filter(|(id, data)| data.is_of_log && id.replaced().is_none());
         let files: BTreeMap<DataFileId, _> = of_log.map(|(&id, data)| (id, data)).collect();
         let mut next = files.last_key_value().map(|(&id, _)| id);
         while let Some(id) = next {
@@ -285,10 +298,8 @@ impl Listing {
             let has_file = newest.is_some_and(|newest| newest >= repair.next_file);
             repair.copied_packets == 0 || has_file
         });
-        self.data.retain(|&id, data| {
-            let mut repairs = repairs.repairs.iter();
-            !data.is_of_log || !repairs.any(|repair| repair.voids_file(id))
-        });
+        self.data
+            .retain(|&id, data| !data.is_of_log || !repairs.voids_file(id));
         let has_void = repairs.repairs.len() < recorded;
         (repairs, has_void)
     }

@@ -9,16 +9,19 @@ use std::{
 use storage_format::{
     DataFileId, LeafId, StreamPosition,
     data_file::DataFileHeader,
-    log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
+    log::{FILE_HEADER_BYTES, LogFileHeader, PreviousFile, ReplacedFile},
+    paths::FileName,
 };
 
 use crate::{
     Progress, StorageError,
     errno::is_transient,
     io_thread::{LogEnd, Tail},
-    log_scan::{FoundBatch, FoundSegment, LogScanner},
+    log_scan::{FoundSegment, LogScanner},
     recovery::LogFiles,
     scan::ScanError,
+    storage::Storage,
+    tree::FilePin,
 };
 
 /// A data file of the log.
@@ -33,6 +36,42 @@ pub(super) struct LogFile {
     pub(super) limit: Option<u64>,
     /// Its header, if it is intact.
     pub(super) header: Option<LogFileHeader>,
+    /// Length and checksum of its bytes, if an index knows them.
+    pub(super) tail: Option<Tail>,
+}
+
+/// The files of the log as the index of an open storage knows them, oldest first, and what keeps
+/// them until they are read. All of that was acknowledged.
+pub(super) fn chain_of_index(
+    storage: &Storage,
+) -> Result<(Vec<LogFile>, Option<Arc<FilePin>>), StorageError> {
+    let (files, pin) = match &*storage.tree.read() {
+        Some(tree) => (tree.files().clone(), Some(Arc::clone(tree.pin()))),
+        None => return Ok((Vec::new(), None)),
+    };
+    let of_log = files.into_iter().filter(|(id, _)| id.is_numbered());
+    let mut chain = Vec::new();
+    for (id, tail) in of_log {
+        let path = storage.path(&FileName::Data(id));
+        let header = match LogScanner::header(&path, storage.id, id) {
+            Ok(header) => header.ok(),
+            Err(error) if is_transient(&error) => {
+                return Err(StorageError::io("read", path)(error));
+            }
+            // One that cannot be read is as one that is damaged.
+            Err(_) => None,
+        };
+        chain.push(LogFile {
+            id,
+            path: path.exists().then_some(path),
+            length: tail.length,
+            limit: Some(tail.length),
+            header,
+            tail: Some(tail),
+        });
+    }
+    chain.sort_by_key(|file| file.id.replaced().unwrap_or(file.id));
+    Ok((chain, pin))
 }
 
 /// The files of the log, oldest first. Files that no later one continues do not belong to it.
@@ -63,6 +102,7 @@ pub(super) fn chain(files: &LogFiles) -> Vec<LogFile> {
             length: on_disk.map_or(0, |(_, length)| *length),
             limit,
             header,
+            tail: None,
         });
     }
     chain.reverse();
@@ -111,60 +151,86 @@ impl Cut {
     }
 }
 
-impl Whole {
-    /// Adds a batch.
-    ///
-    /// # Errors
-    /// The leaf that it does not continue; then nothing is added.
-    fn add(&mut self, batch: FoundBatch) -> Result<(), LeafId> {
-        for segment in &batch.segments {
-            if !self.is_followed_by(segment) {
-                return Err(segment.leaf);
-            }
-        }
-        for segment in batch.segments {
-            let count = segment.entries.len() as u64;
-            self.packets = self.packets.saturating_add(count);
-            let numbers = segment.entries.iter().map(|entry| entry.number);
-            self.last_number = self.last_number.max(numbers.max());
-            let added = Tail {
+/// Packets of one leaf that follow each other.
+struct LeafRun {
+    leaf: LeafId,
+    header: Option<DataFileHeader>,
+    /// Where its bytes begin in the leaf.
+    start: u64,
+    bytes: Tail,
+    packets: u64,
+    /// Number and position of its first and its last packet.
+    first: (u64, StreamPosition),
+    last: (u64, StreamPosition),
+}
+
+impl LeafRun {
+    /// `None` without a packet.
+    fn of(segment: FoundSegment) -> Option<Self> {
+        let (first, last) = segment.entries.first().zip(segment.entries.last())?;
+        Some(Self {
+            leaf: segment.leaf,
+            start: segment.extent.leaf_offset,
+            bytes: Tail {
                 length: segment.extent.length,
                 checksum: segment.checksum,
-            };
-            let last = segment.entries.last();
-            let last = last.map(|entry| (entry.number, entry.position));
-            match self.leaves.get_mut(&segment.leaf) {
+            },
+            packets: segment.entries.len() as u64,
+            first: (first.number, first.position),
+            last: (last.number, last.position),
+            header: segment.leaf_header,
+        })
+    }
+
+    /// Adds the packets of `next`, if they follow.
+    fn join(&mut self, next: &Self) -> bool {
+        let end = self.start.saturating_add(self.bytes.length);
+        let follows = self.leaf == next.leaf && end == next.start && follows(self.last, next.first);
+        if follows {
+            self.bytes.join(next.bytes);
+            self.packets = self.packets.saturating_add(next.packets);
+            self.last = next.last;
+        }
+        follows
+    }
+}
+
+fn follows(last: (u64, StreamPosition), next: (u64, StreamPosition)) -> bool {
+    next.0 > last.0 && next.1 > last.1
+}
+
+impl Whole {
+    /// Adds packets of leaves, unless some do not continue their leaf: then nothing is added.
+    fn add(&mut self, runs: Vec<LeafRun>) -> bool {
+        if !runs.iter().all(|run| self.is_followed_by(run)) {
+            return false;
+        }
+        for run in runs {
+            self.packets = self.packets.saturating_add(run.packets);
+            self.last_number = self.last_number.max(Some(run.last.0));
+            match self.leaves.get_mut(&run.leaf) {
                 Some(known) => {
-                    known.tail.join(added);
-                    known.last = last.unwrap_or(known.last);
+                    known.tail.join(run.bytes);
+                    known.last = run.last;
                 }
                 None => {
-                    let header = segment.leaf_header.zip(last);
-                    let leaf = header.map(|(header, last)| KnownLeaf {
+                    let leaf = run.header.map(|header| KnownLeaf {
                         header,
-                        tail: added,
-                        last,
+                        tail: run.bytes,
+                        last: run.last,
                     });
-                    self.leaves.extend(leaf.map(|leaf| (segment.leaf, leaf)));
+                    self.leaves.extend(leaf.map(|leaf| (run.leaf, leaf)));
                 }
             }
         }
-        Ok(())
+        true
     }
 
-    /// Whether a segment continues its leaf.
-    fn is_followed_by(&self, segment: &FoundSegment) -> bool {
-        let known = self.leaves.get(&segment.leaf);
-        let Some(first) = segment.entries.first() else {
-            return false;
-        };
-        let start = segment.extent.leaf_offset;
-        match known {
-            Some(leaf) => {
-                let (number, position) = leaf.last;
-                leaf.tail.length == start && first.number > number && first.position > position
-            }
-            None => start == 0 && segment.leaf_header.is_some(),
+    /// Whether packets continue their leaf.
+    fn is_followed_by(&self, run: &LeafRun) -> bool {
+        match self.leaves.get(&run.leaf) {
+            Some(leaf) => leaf.tail.length == run.start && follows(leaf.last, run.first),
+            None => run.start == 0 && run.header.is_some(),
         }
     }
 }
@@ -204,7 +270,7 @@ fn read_file(
     cut: &mut Cut,
     progress: &Arc<Progress>,
 ) -> Result<bool, StorageError> {
-    let end = &mut cut.end;
+    let end = &cut.end;
     let continues =
         |header: &&LogFileHeader| (header.first_batch, header.chain) == (end.batch, end.chain);
     let header = file.header.as_ref().filter(continues);
@@ -214,34 +280,75 @@ fn read_file(
     let limit = file.limit.unwrap_or(u64::MAX);
     let failed = |error| StorageError::io("read", path)(error);
     let scanner = LogScanner::of_file(path, header, limit).map_err(failed)?;
-    let mut scanner = scanner.watched(progress);
-    loop {
-        let found = match scanner.next() {
-            Ok(None) => {
-                return Ok(file
-                    .limit
-                    .is_some_and(|limit| scanner.tail().length < limit));
+    let scanner = scanner.watched(progress).with_padding();
+    let read = match &header.replaces {
+        Some(replaced) => read_arranged(file, replaced, scanner, whole, cut),
+        None => read_batches(file, scanner, whole, cut),
+    };
+    match read {
+        Ok(is_damaged) => Ok(is_damaged),
+        Err(ScanError::Frame(_)) => Ok(true),
+        Err(ScanError::Io(error)) => {
+            progress.check()?;
+            if is_transient(&error) {
+                return Err(failed(error));
             }
-            Ok(Some(batch)) => batch,
-            Err(ScanError::Frame(_)) => return Ok(true),
-            Err(ScanError::Io(error)) => {
-                progress.check()?;
-                if is_transient(&error) {
-                    return Err(failed(error));
-                }
-                cut.is_unreadable = true;
-                return Ok(true);
-            }
-        };
-        let (position, length) = (found.end, scanner.tail().length);
-        if whole.add(found).is_err() {
+            cut.is_unreadable = true;
+            Ok(true)
+        }
+    }
+}
+
+fn read_batches(
+    file: &LogFile,
+    mut scanner: LogScanner,
+    whole: &mut Whole,
+    cut: &mut Cut,
+) -> Result<bool, ScanError> {
+    while let Some(batch) = scanner.next()? {
+        let runs: Option<Vec<_>> = batch.segments.into_iter().map(LeafRun::of).collect();
+        if !runs.is_some_and(|runs| whole.add(runs)) {
             return Ok(true);
         }
-        (end.batch, end.chain) = (position.batch, position.chain);
-        end.previous = Some(PreviousFile {
+        let length = scanner.tail().length;
+        (cut.end.batch, cut.end.chain) = (batch.end.batch, batch.end.chain);
+        cut.end.previous = Some(PreviousFile {
             file: file.id,
             length,
         });
         cut.offset = length;
     }
+    let limit = file.limit;
+    Ok(limit.is_some_and(|limit| scanner.tail().length < limit))
+}
+
+/// Reads an arranged file: it is whole, or the log is cut before it.
+fn read_arranged(
+    file: &LogFile,
+    replaced: &ReplacedFile,
+    mut scanner: LogScanner,
+    whole: &mut Whole,
+    cut: &mut Cut,
+) -> Result<bool, ScanError> {
+    let mut runs: Vec<LeafRun> = Vec::new();
+    while let Some(segment) = scanner.next_segment()? {
+        let Some(run) = LeafRun::of(segment) else {
+            return Ok(true);
+        };
+        // A long leaf has several segments.
+        if !runs.last_mut().is_some_and(|last| last.join(&run)) {
+            runs.push(run);
+        }
+    }
+    let is_as_written = file.tail.is_none_or(|tail| tail == scanner.tail());
+    if !is_as_written || scanner.tail().length != replaced.arranged_length || !whole.add(runs) {
+        return Ok(true);
+    }
+    (cut.end.batch, cut.end.chain) = (replaced.next_batch, replaced.chain);
+    cut.end.previous = Some(PreviousFile {
+        file: replaced.file,
+        length: replaced.length,
+    });
+    cut.offset = scanner.tail().length;
+    Ok(false)
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use storage_format::{
     DataFileId, LeafId,
     frame::HEADER_BYTES,
-    repair_file::{MISSING_COUNT_MAX, Missing},
+    repair_file::{MISSING_COUNT_MAX, Missing, join_neighbours},
 };
 
 /// Bytes from a batch that is whole to the next one.
@@ -139,19 +139,6 @@ impl MissingNumbers {
         }
         (self.found, self.last)
     }
-}
-
-/// Joins each two neighbours: what is between them exists and is found before.
-fn join_neighbours(found: &[Missing]) -> Vec<Missing> {
-    let join = |pair: &[Missing]| {
-        let (first, last) = (pair.first()?, pair.last()?);
-        Some(Missing {
-            last: last.last,
-            leaf: first.leaf.filter(|_| pair.len() == 1),
-            ..first.clone()
-        })
-    };
-    found.chunks(2).filter_map(join).collect()
 }
 
 #[cfg(test)]

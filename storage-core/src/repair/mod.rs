@@ -1,15 +1,21 @@
-//! Repair: finds what of a failed storage is whole, and lets its log continue without the rest.
+//! Repair: finds what of a damaged storage is whole, and lets its log continue without the rest.
 //!
 //! The log is read from its first batch past the page cache. At the first damage it is cut: what is
 //! before stays as it is. The packets behind it that are whole are written again, as the first
 //! batches of a new data file that continues the log at the cut (`io_thread/rewrite.rs`), so leaves
 //! have no holes, and every reader finds an ordinary log. What is missing is recorded in the repair
 //! file. Nothing that is there is changed.
+//!
+//! What is behind the damage is found by the index if that is complete (`indexed.rs`), otherwise in
+//! what is left of the log (`salvage.rs`).
 
 mod chain;
 mod damaged_file;
+mod indexed;
+mod leaf_frames;
 mod missing;
 mod salvage;
+mod unindexed;
 
 use std::{
     collections::HashMap,
@@ -27,15 +33,17 @@ use storage_format::{
 };
 
 use self::{
-    chain::{Cut, LogFile, Whole, chain, read},
+    chain::{Cut, LogFile, Whole, chain, chain_of_index, read},
     damaged_file::WholeFrame,
+    indexed::Indexed,
     salvage::{Evidence, Salvage, Salvaged, Take},
 };
 use crate::{
     Progress, StorageError,
     io::{drop_cached, remove_file},
     io_thread::{Frame, LeafSpec, LogRewrite},
-    recovery::{LogFiles, log_files},
+    recovery::log_files,
+    storage::Storage,
 };
 
 /// Packets that were acknowledged and are not whole any more.
@@ -85,6 +93,8 @@ pub struct RepairReport {
     pub missing_packets: u64,
     /// What is missing, in the order of the log.
     pub missing: Vec<MissingPackets>,
+    /// Whether there is anything to repair: damage, or a storage that is FAILED.
+    pub is_needed: bool,
     /// Whether the storage was repaired and is open.
     pub is_repaired: bool,
 }
@@ -92,7 +102,13 @@ pub struct RepairReport {
 /// What is whole of a log.
 pub(crate) struct Survey {
     storage: StorageId,
-    files: LogFiles,
+    /// The id of the next data file.
+    next_file: u64,
+    repairs: RepairFile,
+    are_repairs_lost: bool,
+    /// Whether there are data files that were not read: those of leaves, or arranged ones.
+    has_leaf_files: bool,
+    has_replaced_files: bool,
     chain: Vec<LogFile>,
     whole: Whole,
     /// What is behind the first damage, if there is any.
@@ -101,8 +117,14 @@ pub(crate) struct Survey {
 
 struct Damaged {
     cut: Cut,
-    evidence: Evidence,
+    source: Source,
     salvaged: Salvaged,
+}
+
+/// What says which packets there are behind the damage.
+enum Source {
+    Log(Evidence),
+    Index(Indexed),
 }
 
 /// Reads the log of the storage in `folder` past the page cache; blocks the thread. `named` are the
@@ -116,29 +138,26 @@ pub(crate) fn survey(
     named: &[String],
     progress: &Arc<Progress>,
 ) -> Result<Survey, StorageError> {
-    let mut files = log_files(folder, storage, named)?;
+    let files = log_files(folder, storage, named)?;
     let chain = chain(&files);
     // A file that is missing keeps its id.
     let last = chain.last().map_or(0, |file| file.id.0.saturating_add(1));
-    files.next_file = files.next_file.max(last);
-    let bytes = chain.iter().map(|file| file.length);
-    progress.begin(bytes.fold(0, u64::saturating_add));
     let parts = files.parts.iter().map(|part| part.path.clone());
-    let data = chain.iter().filter_map(|file| file.path.clone());
-    for path in data.chain(parts) {
-        progress.check()?;
-        drop_cached(&path).map_err(StorageError::io("sync", &path))?;
-    }
+    drop_all_cached(&chain, parts, progress)?;
     let mut survey = Survey {
         storage,
-        files,
+        next_file: files.next_file.max(last),
+        repairs: files.repairs.clone(),
+        are_repairs_lost: files.are_repairs_lost,
+        has_leaf_files: files.has_leaf_files,
+        has_replaced_files: files.has_replaced_files,
         chain,
         whole: Whole::default(),
         damage: None,
     };
     // A log that continues files of leaves cannot be read without them, and the batches of files
     // that arranged ones replaced are gone: recovery decides whether such a storage is whole.
-    if survey.files.has_leaf_files || survey.files.has_replaced_files {
+    if survey.is_unread() {
         return Ok(survey);
     }
     let (whole, cut) = read(&survey.chain, progress)?;
@@ -147,16 +166,87 @@ pub(crate) fn survey(
     let behind = cut.behind(&survey.chain);
     progress.expect(behind.saturating_mul(2));
     let salvage = survey.salvage(&cut, progress);
-    let evidence = salvage.evidence(&survey.files)?;
+    let evidence = salvage.evidence(&files)?;
     let salvaged = salvage.run(&evidence, &mut |_, _| Ok(()))?;
     if cut.is_unreadable || evidence.durable > cut.end.batch {
+        let source = Source::Log(evidence);
         survey.damage = Some(Damaged {
             cut,
-            evidence,
+            source,
             salvaged,
         });
     }
     Ok(survey)
+}
+
+/// Reads the log of a storage whose index is complete past the page cache, also while it is
+/// written, up to what is acknowledged now; blocks the thread.
+///
+/// # Errors
+/// When a file cannot be made durable, the index cannot be read, or the work is cancelled.
+pub(crate) fn survey_indexed(
+    storage: &Arc<Storage>,
+    progress: &Arc<Progress>,
+) -> Result<Survey, StorageError> {
+    let (chain, _pin) = chain_of_index(storage)?;
+    drop_all_cached(&chain, std::iter::empty(), progress)?;
+    let (whole, cut) = read(&chain, progress)?;
+    let repairs = RepairFile::clone(&storage.repairs());
+    let mut survey = Survey {
+        storage: storage.id,
+        next_file: next_file(&storage.folder)?,
+        repairs,
+        are_repairs_lost: false,
+        has_leaf_files: false,
+        has_replaced_files: false,
+        chain,
+        whole,
+        damage: None,
+    };
+    if cut.at < survey.chain.len() {
+        progress.expect(cut.behind(&survey.chain));
+        let indexed = Indexed::of(storage, &survey.whole);
+        let salvaged = indexed.run(&survey.whole, progress, &mut |_, _| Ok(()))?;
+        let source = Source::Index(indexed);
+        survey.damage = Some(Damaged {
+            cut,
+            source,
+            salvaged,
+        });
+    }
+    Ok(survey)
+}
+
+/// Lets the next reads of these files come from the disk.
+fn drop_all_cached(
+    chain: &[LogFile],
+    parts: impl Iterator<Item = PathBuf>,
+    progress: &Progress,
+) -> Result<(), StorageError> {
+    let bytes = chain.iter().map(|file| file.length);
+    progress.begin(bytes.fold(0, u64::saturating_add));
+    let data = chain.iter().filter_map(|file| file.path.clone());
+    for path in data.chain(parts) {
+        progress.check()?;
+        drop_cached(&path).map_err(StorageError::io("sync", &path))?;
+    }
+    Ok(())
+}
+
+/// The id after those of all data files of the log in `folder`, also those that do not belong to it
+/// any more.
+fn next_file(folder: &Path) -> Result<u64, StorageError> {
+    let mut next = 0;
+    for entry in std::fs::read_dir(folder).map_err(StorageError::io("list", folder))? {
+        let name = entry.map_err(StorageError::io("list", folder))?.file_name();
+        if let Some(Ok(FileName::Data(file))) = name.to_str().map(str::parse)
+            && file.is_numbered()
+        {
+            let file = file.replaced().unwrap_or(file);
+            next = next.max(file.0.saturating_add(1));
+        }
+    }
+    Ok(next)
 }
 
 impl Survey {
@@ -170,19 +260,26 @@ impl Survey {
         }
     }
 
-    /// Whether files of the log were replaced by arranged ones: then it was not read.
-    pub(crate) fn has_replaced_files(&self) -> bool {
-        self.files.has_replaced_files
-    }
-
-    /// Whether the repair file is lost, so that it has to be written again.
-    pub(crate) fn are_repairs_lost(&self) -> bool {
-        self.files.are_repairs_lost
+    /// Whether there are data files that were not read, so that only a recovery says whether the
+    /// storage is whole.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.has_leaf_files || self.has_replaced_files
     }
 
     /// Whether there are files of leaves, which are not surveyed.
     pub(crate) fn has_leaf_files(&self) -> bool {
-        self.files.has_leaf_files
+        self.has_leaf_files
+    }
+
+    /// The survey of a storage that was not read and has this many packets, all of them intact.
+    pub(crate) fn of_intact(mut self, packets: u64) -> Self {
+        self.whole.packets = packets;
+        self
+    }
+
+    /// Whether the repair file is lost, so that it has to be written again.
+    pub(crate) fn are_repairs_lost(&self) -> bool {
+        self.are_repairs_lost
     }
 
     /// Whether the log has to be cut.
@@ -213,14 +310,15 @@ impl Survey {
             copied_bytes,
             missing_packets: repairs.missing_packets(),
             missing: repairs.missing().map(MissingPackets::from).collect(),
+            is_needed: self.is_damaged(),
             is_repaired: false,
         }
     }
 
     /// The repair file after this repair.
     pub(crate) fn repairs(&self, time: i64) -> RepairFile {
-        let mut repairs = self.files.repairs.clone();
-        if self.files.are_repairs_lost
+        let mut repairs = self.repairs.clone();
+        if self.are_repairs_lost
             && let Some(first) = repairs.repairs.first_mut()
         {
             let salvaged = self.damage.as_ref().map(|damage| &damage.salvaged);
@@ -245,7 +343,7 @@ impl Survey {
                 time,
                 cut: cut.end.previous.map(|cut| (cut.file.0, cut.length)),
                 batch: cut.end.batch,
-                next_file: self.files.next_file,
+                next_file: self.next_file,
                 copied_packets: salvaged.packets,
                 next_number,
                 missing: salvaged.missing.clone(),
@@ -257,7 +355,7 @@ impl Survey {
 
     /// The temporary name and the name of the file that continues the log.
     pub(crate) fn next_file(&self, folder: &Path) -> (PathBuf, PathBuf) {
-        let name = FileName::Data(DataFileId(self.files.next_file)).to_string();
+        let name = FileName::Data(DataFileId(self.next_file)).to_string();
         let staged = folder.join(format!("{name}{UNPUBLISHED_ENDING}"));
         (staged, folder.join(name))
     }
@@ -287,11 +385,11 @@ impl Survey {
             return Ok(());
         };
         let storage = self.storage;
-        if !DataFileId(self.files.next_file).is_of_log() {
+        if !DataFileId(self.next_file).is_of_log() {
             return Err(StorageError::FilesUsedUp { storage });
         }
         let (staged, _) = self.next_file(folder);
-        let file = DataFileId(self.files.next_file);
+        let file = DataFileId(self.next_file);
         let mut rewrite = LogRewrite::create(staged, storage, file, &damage.cut.end)?;
         let mut leaves: HashMap<LeafId, Arc<LeafSpec>> = HashMap::new();
         let mut take = |header: &DataFileHeader, frame: WholeFrame| {
@@ -309,9 +407,10 @@ impl Survey {
         };
         let take: &mut Take<'_> = &mut take;
         progress.expect(damage.cut.behind(&self.chain));
-        let again = self
-            .salvage(&damage.cut, progress)
-            .run(&damage.evidence, take)?;
+        let again = match &damage.source {
+            Source::Log(evidence) => self.salvage(&damage.cut, progress).run(evidence, take)?,
+            Source::Index(indexed) => indexed.run(&self.whole, progress, take)?,
+        };
         if again != damage.salvaged {
             return Err(StorageError::Io {
                 operation: "repair",

@@ -39,10 +39,12 @@ const FULL_DIVISOR: u64 = 2;
 pub(super) enum FileArranged {
     /// The storage file names the arranged file.
     Done(FullFile),
-    /// It does not pay, or the file is damaged: it stays as it is.
+    /// It does not pay: it stays as it is.
     Kept,
     /// It cannot be arranged yet.
     Later,
+    /// The file is damaged: it stays as it is.
+    Damaged(StorageError),
     /// It was cancelled, or failed; nothing remains of it.
     Undone(StorageError),
     /// It is not known whether the storage file on the disk names the arranged file. All files stay
@@ -227,10 +229,13 @@ impl Writer {
                 times.failures = 0;
                 self.replace_file(full);
             }
-            FileArranged::Kept => drop(times.kept.insert(file)),
+            FileArranged::Kept | FileArranged::Damaged(StorageError::Damaged { .. }) => {
+                times.kept.insert(file);
+            }
             FileArranged::Later => times.try_again(RETRY_AFTER),
             FileArranged::Undone(StorageError::Cancelled) => {}
-            FileArranged::Undone(error) => {
+            // A disk that refuses to read may do so only for a while.
+            FileArranged::Undone(error) | FileArranged::Damaged(error) => {
                 self.services.counters.file_arranging_failures.add(1);
                 times.failed();
                 tracing::warn!(
@@ -274,7 +279,7 @@ impl Writer {
     /// file; its log has ended.
     ///
     /// # Errors
-    /// When it is cancelled.
+    /// When it is cancelled, or a file is damaged.
     pub(super) async fn arrange_rest(
         &mut self,
         progress: &Arc<Progress>,
@@ -292,9 +297,8 @@ impl Writer {
             match arrange(&self.storage, &self.services, candidate, pace).await {
                 FileArranged::Done(full) => self.replace_file(full),
                 FileArranged::Kept | FileArranged::Later => drop(kept.insert(file)),
-                FileArranged::Undone(StorageError::Cancelled) => {
-                    return Err(StorageError::Cancelled);
-                }
+                FileArranged::Damaged(error)
+                | FileArranged::Undone(error @ StorageError::Cancelled) => return Err(error),
                 FileArranged::Undone(error) | FileArranged::Unknown(error) => {
                     tracing::warn!(
                         %error, storage = %self.storage.id, %file,
@@ -354,11 +358,19 @@ async fn arrange(
     let full = match made.unwrap_or(Err(StorageError::Stopping)) {
         Ok(FileArranged::Done(full)) => full,
         Ok(outcome) => return outcome,
-        Err(StorageError::Damaged { path, source }) => {
-            note_damage(storage, file, &path, &source);
-            return FileArranged::Kept;
+        Err(error) => {
+            if let StorageError::Damaged { path, source } = &error {
+                note_damage(storage, file, path, source);
+                if !error.is_damage() {
+                    return FileArranged::Kept;
+                }
+            }
+            return if error.is_damage() {
+                FileArranged::Damaged(error)
+            } else {
+                FileArranged::Undone(error)
+            };
         }
-        Err(error) => return FileArranged::Undone(error),
     };
     // A task of its own: the writer changes the storage file, too, and must not wait for a change
     // that goes on only when the writer waits for it.

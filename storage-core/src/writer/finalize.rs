@@ -34,8 +34,9 @@ use crate::{
 impl Writer {
     /// Completes every file and publishes the storage as FINALIZED; no packet is in flight.
     ///
-    /// When a step fails because the disk is full, or the work is cancelled, the storage is OPEN
-    /// again. When the server stops, it remains FINALIZING, and the next start continues.
+    /// When a step fails because the disk is full, bytes that were written are damaged, or the work
+    /// is cancelled, the storage is OPEN again. When the server stops, it remains FINALIZING, and
+    /// the next start continues.
     pub(super) async fn finalize(
         &mut self,
         progress: &Arc<Progress>,
@@ -70,6 +71,14 @@ impl Writer {
                 if self.reopen(&error).await {
                     self.remove_arranged().await;
                 }
+                let error = if error.is_damage() {
+                    StorageError::DamagedWhileOpen {
+                        storage: self.storage.id,
+                        damage: Box::new(error),
+                    }
+                } else {
+                    error
+                };
                 // A deletion cancels its jobs.
                 Err(self.storage.unless_deleted(error))
             }
@@ -96,7 +105,7 @@ impl Writer {
                 (arranged.tree.totals(), Some(arranged.checksums.clone()))
             }
             None => {
-                let checksums = read_checksums(&self.storage, &self.services, &files).await;
+                let checksums = read_checksums(&self.storage, &self.services, &files).await?;
                 self.flush_now().await?;
                 files.extend(self.index_files().await?);
                 match &*self.storage.tree.read() {
@@ -164,7 +173,7 @@ impl Writer {
     /// as it is.
     ///
     /// # Errors
-    /// When it is cancelled.
+    /// When it is cancelled, or bytes are damaged.
     async fn arrange(
         &mut self,
         next_file: u64,
@@ -198,6 +207,7 @@ impl Writer {
         match result {
             Ok(arranged) => Ok(Some(arranged)),
             Err(StorageError::Cancelled) => Err(StorageError::Cancelled),
+            Err(error) if error.is_damage() => Err(error),
             Err(error) => {
                 tracing::warn!(
                     %error, storage = %self.storage.id,
@@ -418,15 +428,20 @@ impl Writer {
     }
 }
 
-/// Reads the data files of a small storage for their checksums; `None` if it is done later.
+/// Reads the data files of a small storage, or one of which damage is known, for their checksums;
+/// `None` if it is done later.
+///
+/// # Errors
+/// When bytes are damaged.
 async fn read_checksums(
     storage: &Storage,
     services: &Services,
     files: &[FileEntry],
-) -> Option<ChecksumFile> {
+) -> Result<Option<ChecksumFile>, StorageError> {
     let (id, folder) = (storage.id, storage.folder.clone());
     let bytes: u64 = files.iter().map(|file| file.length).sum();
-    let is_later = bytes > services.config.checksums_at_once_bytes_max;
+    let is_large = bytes > services.config.checksums_at_once_bytes_max;
+    let is_later = is_large && !storage.checked.are_damaged();
     let files = files.to_vec();
     let read = move || {
         if is_later {
@@ -438,14 +453,14 @@ async fn read_checksums(
     };
     let read = crate::traced::on_thread(io_trace::current(), read).await;
     match read.unwrap_or(Err(StorageError::Stopping)) {
-        Ok(checksums) => checksums,
+        Ok(checksums) => Ok(checksums),
+        Err(error) if error.is_damage() => Err(error),
         Err(error) => {
-            // What was acknowledged is published all the same.
             tracing::error!(
                 %error, storage = %id,
-                "a data file cannot be read as it was written; verify the storage"
+                "a data file cannot be read now for its checksums; verify the storage"
             );
-            None
+            Ok(None)
         }
     }
 }

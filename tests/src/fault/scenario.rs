@@ -295,7 +295,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                     body: "",
                 },
                 Between::Things,
-                &[409],
+                &[200],
             ),
             push("in", "one", "left", 12, 2),
             CRASH,

@@ -120,12 +120,19 @@ impl Copy {
             let packets = copied["packets"].as_u64().unwrap_or_default();
             format!("{} copied to {storage}", counted(packets, "packet"))
         })?;
-        let Some(damage) = copied["incomplete"].as_str() else {
-            return Ok(Exit::Done);
-        };
-        context.note(format!(
-            "the copy lacks what is behind a damage of the source: {damage}"
-        ));
-        Ok(Exit::NoMatchOrDamage)
+        let incomplete = copied["incomplete"].as_str();
+        if let Some(reason) = incomplete {
+            context.note(format!(
+                "the copy lacks what is behind a damage of the source, or missing in it: {reason}"
+            ));
+        }
+        let missing = copied["missing_packets"].as_u64().unwrap_or_default();
+        if missing > 0 {
+            let missing = counted(missing, "packet");
+            context.note(format!(
+                "up to {missing} of the source are missing since it was repaired"
+            ));
+        }
+        Ok(Exit::of_integrity(incomplete.is_none() && missing == 0))
     }
 }

@@ -75,6 +75,11 @@ pub(super) fn print_verified(context: &Context, result: Value) -> Result<Exit, C
         for missing in &report.missing {
             text.push_str(&missing_line(missing));
         }
+        if let Some(reason) = &report.missing_unknown {
+            text.push_str(&format!(
+                "it is not known which packets are missing: {reason}\n"
+            ));
+        }
         text += &format!(
             "{}, {}, {} read, {} damaged",
             counted(report.files, "file"),
@@ -87,7 +92,8 @@ pub(super) fn print_verified(context: &Context, result: Value) -> Result<Exit, C
         }
         text + report.repair.as_ref().map_or("", repair_line)
     })?;
-    let is_whole = report.damage.is_empty() && report.missing_packets == 0;
+    let is_told = report.missing_unknown.is_none();
+    let is_whole = is_told && report.damage.is_empty() && report.missing_packets == 0;
     Ok(Exit::of_integrity(is_whole))
 }
 
@@ -108,6 +114,8 @@ fn missing_line(missing: &Missing) -> String {
 fn repair_line(repair: &RepairResult) -> &'static str {
     if repair.repaired {
         "\nthe storage is open again"
+    } else if !repair.needed {
+        "\nthere is nothing to repair"
     } else {
         "\nnothing was changed; --confirm opens the storage without what is missing"
     }

@@ -12,7 +12,9 @@ use storage_format::{
 };
 
 use super::World;
-use crate::{Engine, EngineConfig, FileInfo, NewPacket, Push, StorageInfo, StoragePatch};
+use crate::{
+    Engine, EngineConfig, FileInfo, NewPacket, Push, StorageInfo, StoragePatch, UnknownLabels,
+};
 
 /// A finalized storage with packets of 3 MiB, one push after another.
 async fn finalized(packets: u64, change: impl FnOnce(&mut EngineConfig)) -> World {
@@ -240,5 +242,36 @@ async fn an_open_storage_has_no_copy() {
     flip(&world.own_file(), 40);
     let world = world.reopen(config).await;
     assert_eq!(world.info().state, StorageState::Failed);
+    world.engine.shutdown().await.unwrap();
+}
+
+/// A storage whose storage file is lost may be held: it is deleted only by who says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_without_labels_is_not_deleted_by_accident() {
+    let world = finalized(1, |_| {}).await;
+    let held = ["true".to_owned()];
+    let labels = world.engine.labels();
+    labels
+        .set(world.storage, "legal_hold", &held, false)
+        .await
+        .unwrap();
+    let delete = |world: &World, labels| {
+        let (storages, id) = (world.engine.storages().clone(), world.storage);
+        async move { storages.delete_with(id, labels).await }
+    };
+    let refused = delete(&world, UnknownLabels::Accepted).await.unwrap_err();
+    assert_eq!(refused.code(), "storage_held", "its labels are known");
+    flip(&world.own_file(), 40);
+    flip(&world.copy(), 40);
+    let config = super::config(world.folder.path());
+    let world = world.reopen(config).await;
+    assert_eq!(world.info().state, StorageState::Failed);
+    for _ in 0..2 {
+        let refused = delete(&world, UnknownLabels::Refused).await.unwrap_err();
+        assert_eq!(refused.code(), "labels_unknown");
+        assert!(world.folder_of(&world.engine).exists());
+    }
+    delete(&world, UnknownLabels::Accepted).await.unwrap();
+    assert!(!world.folder_of(&world.engine).exists());
     world.engine.shutdown().await.unwrap();
 }

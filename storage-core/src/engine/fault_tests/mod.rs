@@ -16,6 +16,7 @@ mod positions;
 mod power;
 mod recovering;
 mod repairing;
+mod repairing_open;
 mod simulation;
 mod start;
 
