@@ -234,10 +234,6 @@ const CATALOG: &[Entry] = catalog! {
     503 "storage_recovering" "the storage is being recovered",
         "the server started a moment ago and still scans data files of the storage",
         "send the request again after Retry-After; /readyz shows the progress";
-    507 "quota_used" "a quota is used up",
-        "the packets that are stored have as many bytes as the quota allows",
-        "delete storages, or raise the quota: PUT /api/v1/agents/{agent}/quota, or [quota] of the \
-         settings";
     507 "disk_full" "the disk is full",
         "a write failed for lack of space, or of an inode for another file",
         "delete storages or add space; ingest resumes on its own";
@@ -245,6 +241,10 @@ const CATALOG: &[Entry] = catalog! {
         "free space, or the number of files that can be created, is below the limit at which \
          ingest stops",
         "delete storages or add space; ingest resumes on its own";
+    507 "quota_used" "a quota is used up",
+        "the packets that are stored have as many bytes as the quota allows",
+        "delete storages, or raise the quota: PUT /api/v1/agents/{agent}/quota, or [quota] of the \
+         settings";
 };
 
 /// The problem with this code, without a detail.

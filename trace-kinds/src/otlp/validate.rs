@@ -142,7 +142,7 @@ fn field_at<'a>(
         let end = inner.base + inner.bytes.len();
         // A message that is cut is damaged at its end, where the next field begins, too.
         let contains = (inner.base..end).contains(&offset)
-            || (offset == end && matches!(field.2, Form::List(..) | Form::One(_)) && is_cut(inner));
+            || (offset == end && message_of(field).is_some_and(|of| is_cut(inner, of)));
         if contains {
             return Some((field, inner, index_of(part, number, inner.base)));
         }
@@ -150,14 +150,31 @@ fn field_at<'a>(
     None
 }
 
-fn is_cut(part: Part<'_>) -> bool {
+/// The message that a field contains.
+fn message_of(field: &'static Field) -> Option<&'static Message> {
+    match &field.2 {
+        Form::List(message, _) | Form::One(message) => Some(*message),
+        _ => None,
+    }
+}
+
+/// Whether a message, or the last one in it, ends in the middle of a field. It is as deep as what
+/// was validated.
+fn is_cut(part: Part<'_>, message: &'static Message) -> bool {
+    let mut last = None;
     let mut fields = part.fields();
     loop {
         match fields.next() {
-            Ok(Some(_)) => {}
-            read => return read.is_err(),
+            Ok(Some(field)) => last = Some(field),
+            Ok(None) => break,
+            Err(_) => return true,
         }
     }
+    let Some((number, Wire::Bytes(inner))) = last else {
+        return false;
+    };
+    let inside = field_of(message, number).and_then(message_of);
+    inside.is_some_and(|inside| is_cut(inner, inside))
 }
 
 /// The place of the field whose contents begin at `begin` among those of the same number.
