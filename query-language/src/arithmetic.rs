@@ -60,6 +60,27 @@ impl Operator {
         result.is_finite().then_some(Number::Float(result + 0.0))
     }
 
+    /// The unit of the result.
+    fn unit(self, left: Unit, right: Unit) -> Unit {
+        match (self, left, right) {
+            (Operator::Plus, Unit::Instant, Unit::Duration)
+            | (Operator::Plus, Unit::Duration, Unit::Instant)
+            | (Operator::Minus, Unit::Instant, Unit::Duration) => Unit::Instant,
+            (Operator::Minus, Unit::Instant, Unit::Instant)
+            | (
+                Operator::Plus | Operator::Minus | Operator::Remainder,
+                Unit::Duration,
+                Unit::Duration,
+            )
+            | (Operator::Times, Unit::Duration, Unit::Plain)
+            | (Operator::Times, Unit::Plain, Unit::Duration)
+            | (Operator::Remainder, Unit::Instant, Unit::Duration) => Unit::Duration,
+            (Operator::Over | Operator::Quotient, left, right) if left == right => Unit::Plain,
+            (_, Unit::Plain, Unit::Plain) => Unit::Plain,
+            _ => Unit::Either,
+        }
+    }
+
     fn of_integers(self, left: i128, right: i128) -> Option<i128> {
         let quotient = || {
             let cut = left.checked_div(right)?;
@@ -159,57 +180,42 @@ impl Term {
     ///
     /// A bare number is added to a time, or subtracted: its unit is unknown.
     pub(crate) fn unit(&self) -> Result<Unit, BareNumber> {
-        let operation = match self {
-            Term::Field(field) if field.is_time() => return Ok(Unit::Instant),
-            Term::Field(field) if field.is_duration() => return Ok(Unit::Duration),
-            Term::Field(_) | Term::Number(_) => return Ok(Unit::Plain),
-            Term::Duration(_) => return Ok(Unit::Duration),
+        Ok(self.measure()?.unit)
+    }
+
+    /// What is known of the result. It visits each node once.
+    fn measure(&self) -> Result<Measure, BareNumber> {
+        Ok(match self {
+            Term::Field(field) => Measure {
+                unit: unit_of_field(field),
+                has_field: true,
+            },
+            Term::Number(_) => Measure {
+                unit: Unit::Plain,
+                has_field: false,
+            },
+            Term::Duration(_) => Measure {
+                unit: Unit::Duration,
+                has_field: false,
+            },
             Term::Negative(operand) => {
-                return Ok(match operand.unit()? {
+                let Measure { unit, has_field } = operand.measure()?;
+                let unit = match unit {
                     Unit::Instant => Unit::Plain,
                     unit => unit,
-                });
+                };
+                Measure { unit, has_field }
             }
-            Term::Operation(operation) => &**operation,
-        };
-        let (left, right) = (operation.left.unit()?, operation.right.unit()?);
-        let is_timed = |unit| matches!(unit, Unit::Instant | Unit::Duration);
-        let bare = [(&operation.left, right), (&operation.right, left)];
-        let bare = bare
-            .into_iter()
-            .find(|(term, other)| is_timed(*other) && term.is_bare());
-        if let Some((bare, _)) = bare
-            && matches!(
-                operation.operator,
-                Operator::Plus | Operator::Minus | Operator::Remainder
-            )
-        {
-            return Err(BareNumber(bare.to_string()));
-        }
-        Ok(match (operation.operator, left, right) {
-            (Operator::Plus, Unit::Instant, Unit::Duration)
-            | (Operator::Plus, Unit::Duration, Unit::Instant)
-            | (Operator::Minus, Unit::Instant, Unit::Duration) => Unit::Instant,
-            (Operator::Minus, Unit::Instant, Unit::Instant)
-            | (
-                Operator::Plus | Operator::Minus | Operator::Remainder,
-                Unit::Duration,
-                Unit::Duration,
-            )
-            | (Operator::Times, Unit::Duration, Unit::Plain)
-            | (Operator::Times, Unit::Plain, Unit::Duration)
-            | (Operator::Remainder, Unit::Instant, Unit::Duration) => Unit::Duration,
-            (Operator::Over | Operator::Quotient, left, right) if left == right => Unit::Plain,
-            (_, Unit::Plain, Unit::Plain) => Unit::Plain,
-            _ => Unit::Either,
+            Term::Operation(operation) => operation.measure()?,
         })
     }
 
-    /// Whether this is a number without a unit, written or computed from such numbers.
-    fn is_bare(&self) -> bool {
-        let mut is_constant = true;
-        self.for_each_field(&mut |_| is_constant = false);
-        is_constant && self.unit() == Ok(Unit::Plain)
+    /// The field, or the computed one.
+    pub(crate) fn into_field(self) -> FieldPath {
+        match self {
+            Term::Field(field) => field,
+            term => FieldPath::computed(&term.to_string()),
+        }
     }
 
     /// The term with the ids of its fields, which `table` gets.
@@ -225,6 +231,54 @@ impl Term {
                 Computed::Operation(Apply(operation.operator), Box::new((left, right)))
             }
         }
+    }
+}
+
+fn unit_of_field(field: &FieldPath) -> Unit {
+    if field.is_time() {
+        Unit::Instant
+    } else if field.is_duration() {
+        Unit::Duration
+    } else {
+        Unit::Plain
+    }
+}
+
+/// The unit of a result, and whether a field is a part of it.
+#[derive(Clone, Copy)]
+struct Measure {
+    unit: Unit,
+    has_field: bool,
+}
+
+impl Measure {
+    fn is_timed(self) -> bool {
+        matches!(self.unit, Unit::Instant | Unit::Duration)
+    }
+
+    /// Whether this is a number without a unit, written or computed from such numbers.
+    fn is_bare(self) -> bool {
+        !self.has_field && self.unit == Unit::Plain
+    }
+}
+
+impl Operation {
+    fn measure(&self) -> Result<Measure, BareNumber> {
+        let (left, right) = (self.left.measure()?, self.right.measure()?);
+        if matches!(
+            self.operator,
+            Operator::Plus | Operator::Minus | Operator::Remainder
+        ) {
+            for (term, own, other) in [(&self.left, left, right), (&self.right, right, left)] {
+                if other.is_timed() && own.is_bare() {
+                    return Err(BareNumber(term.to_string()));
+                }
+            }
+        }
+        Ok(Measure {
+            unit: self.operator.unit(left.unit, right.unit),
+            has_field: left.has_field || right.has_field,
+        })
     }
 }
 

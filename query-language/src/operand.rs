@@ -33,11 +33,7 @@ pub(crate) fn operand(
     expected: &'static str,
 ) -> Result<(FieldPath, usize), QueryError> {
     let (term, end) = term(source, at, expected)?;
-    let field = match term {
-        Term::Field(field) => field,
-        term => FieldPath::computed(&term.to_string()),
-    };
-    Ok((field, end))
+    Ok((term.into_field(), end))
 }
 
 fn term(

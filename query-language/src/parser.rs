@@ -20,6 +20,7 @@
 //! usable.
 
 use crate::FieldPath;
+use crate::arithmetic::Term;
 use crate::error::{QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
 use crate::lexer::{Token, TokenKind, tokens};
 use crate::operand::{operand, parse_arithmetic};
@@ -222,13 +223,16 @@ impl Parser<'_> {
             TokenKind::QuotedField if written.len() > 2 => &written[1..written.len() - 1],
             _ => return Err(self.expected(expected)),
         };
-        let field = FieldPath::new(name);
-        if field.is_computed()
-            && let Err(error) = parse_arithmetic(name)
-        {
-            let start = token.span.start + 1;
-            let span = start + error.span().start..start + error.span().end;
-            return Err(QueryError::new(self.text, span, error.kind().clone()));
+        let mut field = FieldPath::new(name);
+        if field.is_computed() {
+            // One spelling of the same arithmetic.
+            field = parse_arithmetic(name)
+                .map(Term::into_field)
+                .map_err(|error| {
+                    let start = token.span.start + 1;
+                    let span = start + error.span().start..start + error.span().end;
+                    QueryError::new(self.text, span, error.kind().clone())
+                })?;
         }
         self.at += 1;
         Ok(field)

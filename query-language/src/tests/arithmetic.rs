@@ -145,6 +145,19 @@ fn arithmetic_is_compared_with_what_has_its_unit() {
 }
 
 #[test]
+fn arithmetic_has_one_spelling() {
+    for (text, expected) in [
+        ("`(ret + 1)` == 0", "(args.ret + 1) == 0"),
+        ("`((ret)+1)` == 0", "(args.ret + 1) == 0"),
+        ("ret+1 == 0", "(args.ret + 1) == 0"),
+        ("`(ret)` == 0", "args.ret == 0"),
+    ] {
+        let query = Query::parse(text).unwrap();
+        assert_eq!(query.expr().to_string(), expected, "{text}");
+    }
+}
+
+#[test]
 fn depth_is_bounded() {
     for text in [
         format!("{}ret > 1", "-".repeat(100_000)),
@@ -158,6 +171,15 @@ fn depth_is_bounded() {
         format!("ret{} == 127", " + 1".repeat(128)),
         format!("{}ret == -1", "-".repeat(128)),
         format!("{}ret{} + 1 == 0", "(".repeat(128), ")".repeat(128)),
+        // The unit of long constants is found in one pass.
+        format!("dur + (1us{}) == 269us", " + 1us".repeat(127)),
+        format!("dur + (1us{}) == 15us", " - 1us".repeat(127)),
+        format!("dur + (1us{}) == 141us", " % 1us".repeat(127)),
+        format!(
+            "dur + {}1us{} == 269us",
+            "(1us + ".repeat(127),
+            ")".repeat(127)
+        ),
     ] {
         let query = Query::parse(&text).unwrap_or_else(|error| panic!("{error}"));
         let filter = query.bind(BareUnit::MICROS).unwrap();

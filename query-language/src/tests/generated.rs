@@ -164,15 +164,35 @@ fn terms() -> impl Strategy<Value = Term> {
         1 => numbers.prop_map(Term::Number),
         1 => (-3_i128..4).prop_map(Term::Duration),
     ];
-    leaf.prop_recursive(8, 60, 2, move |inner| {
-        let operation = (operators.clone(), inner.clone(), inner.clone());
+    let constants = prop_oneof![
+        (1_i128..4).prop_map(|number| Term::Number(Number::Int(number))),
+        (-3_i128..4).prop_map(Term::Duration),
+    ];
+    let steps = proptest::collection::vec((operators.clone(), constants.clone()), 0..100);
+    let chain = (leaf.clone(), operators.clone(), constants, steps).prop_map(
+        |(field, operator, first, steps)| {
+            let constant = (steps.into_iter()).fold(first, |left, (operator, right)| {
+                operation(operator, left, right)
+            });
+            operation(operator, field, constant)
+        },
+    );
+    let tree = leaf.prop_recursive(8, 60, 2, move |inner| {
+        let operands = (operators.clone(), inner.clone(), inner.clone());
         prop_oneof![
             1 => inner.prop_map(|operand| Term::Negative(Box::new(operand))),
-            4 => operation.prop_map(|(operator, left, right)| {
-                Term::Operation(Box::new(Operation { operator, left, right }))
-            }),
+            4 => operands.prop_map(|(operator, left, right)| operation(operator, left, right)),
         ]
-    })
+    });
+    prop_oneof![4 => tree, 1 => chain]
+}
+
+fn operation(operator: Operator, left: Term, right: Term) -> Term {
+    Term::Operation(Box::new(Operation {
+        operator,
+        left,
+        right,
+    }))
 }
 
 proptest! {
