@@ -1,5 +1,7 @@
 //! Limits of the window of a query that were written as integers without a unit.
 
+use std::collections::BTreeSet;
+
 use query_language::BareUnit;
 use query_language::time::rfc3339;
 
@@ -21,60 +23,88 @@ impl BareTimes {
     ///
     /// # Errors
     ///
-    /// [`ReadError::BareTime`], which gives both readings.
-    pub(crate) fn check(
+    /// [`ReadError::BareTime`], which gives all readings.
+    pub fn check(
         self,
         (from, to): (Option<i64>, Option<i64>),
-        units: impl Iterator<Item = BareUnit> + Clone,
+        units: impl Iterator<Item = BareUnit>,
     ) -> Result<(), ReadError> {
-        let mixed = units.clone().reduce(BareUnit::and) == Some(BareUnit::Mixed);
-        let other = units.into_iter().find(|unit| *unit != BareUnit::NANOS);
-        let BareUnit::Nanos(factor) = other.unwrap_or(BareUnit::NANOS) else {
-            return Ok(());
-        };
+        let factors: BTreeSet<u32> = units
+            .filter_map(|unit| match unit {
+                BareUnit::Nanos(factor) => Some(factor),
+                BareUnit::Mixed => None,
+            })
+            .collect();
         for (name, is_bare, limit) in [("from", self.from, from), ("to", self.to, to)] {
-            // All units count from the same moment.
+            // All units count from the same moment, so 0 is the same time in each.
             let Some(number) = limit.filter(|limit| is_bare && *limit != 0) else {
                 continue;
             };
-            let scaled = number.checked_mul(i64::from(factor));
-            if factor != 1 && (mixed || scaled.is_some()) {
-                return Err(refusal(name, number, factor, scaled, mixed));
+            let readings: Vec<(Unit, Option<i64>)> = factors
+                .iter()
+                .filter(|factor| **factor != 1)
+                .map(|factor| (Unit::of(*factor), number.checked_mul(i64::from(*factor))))
+                .collect();
+            if factors.len() > 1 || readings.iter().any(|(_, nanos)| nanos.is_some()) {
+                return Err(refusal(name, number, &factors, &readings));
             }
         }
         Ok(())
     }
 }
 
+/// A unit in words.
+struct Unit {
+    name: &'static str,
+    suffix: &'static str,
+}
+
+impl Unit {
+    fn of(factor: u32) -> Unit {
+        let (name, suffix) = match factor {
+            1 => ("nanoseconds", "ns"),
+            1_000 => ("microseconds", "us"),
+            1_000_000 => ("milliseconds", "ms"),
+            _ => ("seconds", "s"),
+        };
+        Unit { name, suffix }
+    }
+}
+
 fn refusal(
     name: &'static str,
     number: i64,
-    factor: u32,
-    scaled: Option<i64>,
-    mixed: bool,
+    factors: &BTreeSet<u32>,
+    readings: &[(Unit, Option<i64>)],
 ) -> ReadError {
-    let (unit, suffix) = match factor {
-        1_000 => ("microseconds", "us"),
-        1_000_000 => ("milliseconds", "ms"),
-        _ => ("seconds", "s"),
+    let units: Vec<&str> = (factors.iter().rev())
+        .map(|factor| Unit::of(*factor).name)
+        .collect();
+    let traces = match units.as_slice() {
+        [unit] => format!("the traces have times in {unit}"),
+        [first, others @ ..] => {
+            let others = others.iter().map(|unit| format!("others in {unit}"));
+            let others: Vec<String> = others.collect();
+            format!(
+                "some of the traces have times in {first} and {}",
+                others.join(" and ")
+            )
+        }
+        [] => String::new(),
     };
-    let traces = if mixed {
-        format!("some of the traces have times in {unit} and others in nanoseconds")
-    } else {
-        format!("the traces have times in {unit}")
-    };
-    let (reading, written) = match scaled {
-        Some(nanos) => (rfc3339(nanos), format!("{number}{suffix}, ")),
-        None => ("after the year 2262".to_owned(), String::new()),
-    };
+    let mut written = format!("{number}ns");
+    let mut read = format!("as nanoseconds since 1970 it is {}", rfc3339(number));
+    for (Unit { name, suffix }, nanos) in readings {
+        let time = nanos.map_or_else(|| "after the year 2262".to_owned(), rfc3339);
+        read.push_str(&format!(", as {name} {time}"));
+        if nanos.is_some() {
+            written.push_str(&format!(", {number}{suffix}"));
+        }
+    }
     ReadError::BareTime {
         name,
         number,
-        why: format!(
-            "{traces}: as nanoseconds since 1970 it is {}, as {unit} {reading}; write \
-             {number}ns, {written}or a date",
-            rfc3339(number),
-        ),
+        why: format!("{traces}: {read}; write {written}, or a date"),
     }
 }
 
@@ -84,6 +114,8 @@ mod tests {
 
     const NANOS: BareUnit = BareUnit::NANOS;
     const MICROS: BareUnit = BareUnit::MICROS;
+    const MILLIS: BareUnit = BareUnit::Nanos(1_000_000);
+    const MIXED: BareUnit = BareUnit::Mixed;
 
     #[test]
     fn a_bare_limit_with_two_readings_is_refused() {
@@ -106,8 +138,25 @@ mod tests {
                      microseconds and others in nanoseconds: as nanoseconds since 1970 it is \
                      2026-11-21T01:00:00Z, as microseconds after the year 2262; write \
                      1795222800000000000ns, or a date";
+        let two = "to: 1795222800000 has no unit, and some of the traces have times in milliseconds \
+                   and others in microseconds: as nanoseconds since 1970 it is \
+                   1970-01-01T00:29:55.2228Z, as microseconds 1970-01-21T18:40:22.8Z, as \
+                   milliseconds 2026-11-21T01:00:00Z; write 1795222800000ns, 1795222800000us, \
+                   1795222800000ms, or a date";
+        let three = two.replace(
+            "others in microseconds",
+            "others in microseconds and others in nanoseconds",
+        );
+        let three = three.as_str();
         check(1_795_222_800_000_000, &[MICROS, MICROS], Some(both));
         check(1_795_222_800_000_000_000, &[NANOS, MICROS], Some(mixed));
+        check(
+            1_795_222_800_000_000_000,
+            &[MIXED, MICROS, NANOS],
+            Some(mixed),
+        );
+        check(1_795_222_800_000, &[MILLIS, MICROS], Some(two));
+        check(1_795_222_800_000, &[NANOS, MILLIS, MICROS], Some(three));
         // Microseconds cannot be meant.
         check(1_795_222_800_000_000_000, &[MICROS], None);
         check(1_795_222_800_000_000, &[NANOS, NANOS], None);

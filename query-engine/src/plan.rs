@@ -96,8 +96,7 @@ pub(crate) fn plan<'s>(
     for (number, source) in sources.iter().enumerate() {
         request.cancel.check()?;
         let local = filter.map(|filter| source.localize(filter));
-        let is_excluded = (local.as_ref()).is_some_and(|local| passes_none(&local.evaluate));
-        if is_excluded && !filter.is_some_and(|filter| source.must_be_read(filter)) {
+        if (local.as_ref()).is_some_and(|local| passes_none(&local.evaluate)) {
             plan.report.excluded += 1;
             continue;
         }

@@ -93,7 +93,7 @@ impl Request {
     /// units, when its window has such a number, or when a literal has a unit that its field does
     /// not have.
     pub fn filter(&self, sources: &[Box<dyn ChunkSource>]) -> Result<Option<Filter>, ReadError> {
-        let units = sources.iter().map(|source| source.unit());
+        let units = sources.iter().filter_map(|source| source.unit());
         let limits = (self.from, self.to);
         self.bare_times.check(limits, units.clone())?;
         let unit = units.reduce(BareUnit::and);

@@ -16,8 +16,9 @@ pub trait ChunkSource: Send + Sync {
     /// Name of the source in messages.
     fn place(&self) -> String;
 
-    /// The unit of a number without a unit that is compared with `ts` or `dur`.
-    fn unit(&self) -> BareUnit;
+    /// The unit of a number without a unit that is compared with `ts` or `dur`; `None` if the
+    /// source has no events.
+    fn unit(&self) -> Option<BareUnit>;
 
     /// The index, as far as it is loaded; `None` if there is none.
     ///
@@ -50,12 +51,6 @@ pub trait ChunkSource: Send + Sync {
     /// The storage that it is a part of.
     fn storage(&self) -> Option<StorageId> {
         None
-    }
-
-    /// Whether the source is read although the filter rewritten for it passes nothing: what cannot
-    /// be read would have changed the filter, and reading reports it.
-    fn must_be_read(&self, _filter: &Filter) -> bool {
-        false
     }
 
     /// The filter rewritten for this source.

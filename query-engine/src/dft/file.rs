@@ -206,8 +206,10 @@ impl ChunkSource for DftFile {
         self.fetch.place()
     }
 
-    fn unit(&self) -> BareUnit {
-        BareUnit::Nanos(u32::try_from(self.unit.nanoseconds()).unwrap_or(u32::MAX))
+    fn unit(&self) -> Option<BareUnit> {
+        Some(BareUnit::Nanos(
+            u32::try_from(self.unit.nanoseconds()).unwrap_or(u32::MAX),
+        ))
     }
 
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {

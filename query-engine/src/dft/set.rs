@@ -60,8 +60,8 @@ impl DftSet {
         let unit = self
             .files
             .iter()
-            .map(ChunkSource::unit)
-            .reduce(|a, b| a.and(b));
+            .filter_map(ChunkSource::unit)
+            .reduce(BareUnit::and);
         let filter = request.bind(unit.unwrap_or(BareUnit::NANOS))?;
         self.resolve(filter.as_ref(), fields)?;
         Ok(self.into_sources())

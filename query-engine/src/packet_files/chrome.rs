@@ -160,8 +160,8 @@ impl ChunkSource for ChromeFile {
         self.path.display().to_string()
     }
 
-    fn unit(&self) -> BareUnit {
-        bare_unit(Kind::Chrome, &StreamContext::default())
+    fn unit(&self) -> Option<BareUnit> {
+        Some(bare_unit(Kind::Chrome, &StreamContext::default()))
     }
 
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {

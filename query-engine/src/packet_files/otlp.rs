@@ -94,8 +94,8 @@ impl ChunkSource for OtlpFile {
         self.path.display().to_string()
     }
 
-    fn unit(&self) -> BareUnit {
-        bare_unit(Kind::Otlp, &StreamContext::default())
+    fn unit(&self) -> Option<BareUnit> {
+        Some(bare_unit(Kind::Otlp, &StreamContext::default()))
     }
 
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {

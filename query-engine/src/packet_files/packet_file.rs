@@ -185,8 +185,8 @@ impl ChunkSource for PacketFile {
         self.fetch.place()
     }
 
-    fn unit(&self) -> BareUnit {
-        bare_unit(self.kind, &self.context)
+    fn unit(&self) -> Option<BareUnit> {
+        Some(bare_unit(self.kind, &self.context))
     }
 
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {

@@ -71,8 +71,8 @@ impl ChunkSource for RocksdbFile {
         self.path.display().to_string()
     }
 
-    fn unit(&self) -> BareUnit {
-        bare_unit(self.kind, &StreamContext::default())
+    fn unit(&self) -> Option<BareUnit> {
+        Some(bare_unit(self.kind, &StreamContext::default()))
     }
 
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {

@@ -198,8 +198,8 @@ impl ChunkSource for LeafSource {
         self.data.place()
     }
 
-    fn unit(&self) -> BareUnit {
-        bare_unit(self.leaf.path.kind, &self.context)
+    fn unit(&self) -> Option<BareUnit> {
+        Some(bare_unit(self.leaf.path.kind, &self.context))
     }
 
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
@@ -243,10 +243,6 @@ impl ChunkSource for LeafSource {
                 prune: filter,
             },
         }
-    }
-
-    fn must_be_read(&self, filter: &Filter) -> bool {
-        self.lost.names && !passes_none(&answer_origin(filter, &self.origin))
     }
 
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {

@@ -205,10 +205,9 @@ impl StorageSet {
         for slices in self.leaves.iter().filter_map(|open| open.slices.as_ref()) {
             slices.end_with(&request.cancel);
         }
-        let (unit, undecodable) = (self.unit(), std::mem::take(&mut self.undecodable));
         let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
-        for leaf in undecodable {
-            sources.push(Box::new(leaf.with_unit(unit)));
+        for leaf in std::mem::take(&mut self.undecodable) {
+            sources.push(Box::new(leaf));
         }
         for open in self.leaves {
             let mut from = 0;

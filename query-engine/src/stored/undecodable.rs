@@ -16,7 +16,6 @@ pub(crate) struct UndecodableLeaf {
     storage: StorageId,
     origin: Origin,
     reason: String,
-    unit: BareUnit,
 }
 
 impl UndecodableLeaf {
@@ -33,13 +32,7 @@ impl UndecodableLeaf {
             storage: stored.leaf.storage,
             origin: origin_of(&stored.leaf),
             reason,
-            unit: BareUnit::NANOS,
         })
-    }
-
-    /// The same leaf among sources with this unit: without events it has none of its own.
-    pub(super) fn with_unit(self, unit: BareUnit) -> UndecodableLeaf {
-        UndecodableLeaf { unit, ..self }
     }
 
     /// Which leaf, and why.
@@ -53,8 +46,8 @@ impl ChunkSource for UndecodableLeaf {
         place_of(&self.origin)
     }
 
-    fn unit(&self) -> BareUnit {
-        self.unit
+    fn unit(&self) -> Option<BareUnit> {
+        None
     }
 
     fn evidence(&self) -> Result<Option<Evidence>, ReadError> {
