@@ -22,12 +22,12 @@ pub fn count(
     limits: Limits,
 ) -> Result<(u64, Report), ReadError> {
     let filter = request.filter(sources)?;
-    let plan = plan(sources, filter.as_ref(), Shortcut::Count, request)?;
+    let plan = plan(sources, filter.as_ref(), Shortcut::Count(0), request)?;
     let tasks = tasks(&plan.sources);
     let (table, work) = (FieldTable::new(), (limits, request));
     let reading = read(&plan.sources, &tasks, &table, work, || Counting)?;
     let mut report = plan.report;
-    report.matched = plan.counted;
+    report.matched = plan.shortcut.counted();
     report.rows = 1;
     reading.report(plan.sources, &mut report);
     add_hints(sources, request, &Requested::default(), &mut report);

@@ -27,7 +27,6 @@ mod count;
 mod dft;
 mod engine;
 mod error;
-mod estimate;
 mod evidence;
 mod fetch;
 mod file_content;

@@ -1,34 +1,39 @@
 //! Plan: rules out chunks, and answers from summaries.
 
-use std::collections::BTreeMap;
-
-use chunk_index::{
-    BlockKind, ChunkStatistics, ColumnFilter, Index, Pruner, Pruning, SlowRecord, Totals,
-};
+use chunk_index::{BlockKind, ColumnFilter, Index, Pruner, Pruning, SlowRecord};
 use query_language::Filter;
 
-use crate::estimate::Estimates;
-use crate::groups::EstimatedKeys;
-use crate::interval::interval_of;
+use crate::groups::Summaries;
 use crate::skipped::Unreadable;
 use crate::source::{ChunkSource, Task, first_ts, passes_none};
 use crate::{Evidence, ReadError, Report, Request};
 
-/// What chunk summaries may answer instead of events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shortcut {
+/// What chunk summaries may answer instead of events, and what they answered.
+pub(crate) enum Shortcut<'s> {
     /// Nothing: every matching event is needed.
     None,
     /// How many events match.
-    Count,
-    /// Totals of the groups of events with one category and name, in intervals of time if these
-    /// have a length in nanoseconds. With `estimate`, numbers of events may be estimated.
-    Groups {
-        every: Option<i64>,
-        estimate: Option<EstimatedKeys>,
-        /// Whether events of different sources are in different groups.
-        by_origin: bool,
-    },
+    Count(u64),
+    /// Totals of groups.
+    Groups(Box<Summaries<'s>>),
+}
+
+impl<'s> Shortcut<'s> {
+    /// The number of events.
+    pub(crate) fn counted(&self) -> u64 {
+        match self {
+            Shortcut::Count(counted) => *counted,
+            Shortcut::None | Shortcut::Groups(_) => 0,
+        }
+    }
+
+    /// The totals of groups.
+    pub(crate) fn into_summaries(self) -> Option<Box<Summaries<'s>>> {
+        match self {
+            Shortcut::Groups(summaries) => Some(summaries),
+            Shortcut::None | Shortcut::Count(_) => None,
+        }
+    }
 }
 
 /// A source and what remains to be read of it.
@@ -46,12 +51,7 @@ pub(crate) struct Planned<'s> {
 /// What remains to be read, and what is known already.
 pub(crate) struct Plan<'s> {
     pub(crate) sources: Vec<Planned<'s>>,
-    /// What summaries answered: the number of matching events, and their statistics in each
-    /// interval of time, of each source if these are groups of their own.
-    pub(crate) counted: u64,
-    pub(crate) statistics: BTreeMap<(Option<i64>, usize), ChunkStatistics>,
-    /// What is estimated, if the request accepts that.
-    pub(crate) estimates: Option<Estimates>,
+    pub(crate) shortcut: Shortcut<'s>,
     pub(crate) report: Report,
 }
 
@@ -62,37 +62,32 @@ struct Filters<'f> {
     source: usize,
     /// The filter.
     prune: Option<&'f Filter>,
-    /// The filter without the window of the request.
-    whole: Option<&'f Filter>,
+    /// The filter without the window of the request, for estimates.
+    at_any_time: Option<&'f Filter>,
+    request: &'f Request,
 }
 
 /// Rules out chunks that cannot match, and answers from summaries where possible.
 pub(crate) fn plan<'s>(
     sources: &'s [Box<dyn ChunkSource>],
     filter: Option<&Filter>,
-    shortcut: Shortcut,
+    shortcut: Shortcut<'s>,
     request: &Request,
 ) -> Result<Plan<'s>, ReadError> {
+    let at_any_time = match &shortcut {
+        Shortcut::Groups(summaries) if summaries.is_estimating() => {
+            request.without_window().filter(sources)?
+        }
+        _ => None,
+    };
     let mut plan = Plan {
         sources: Vec::new(),
-        counted: 0,
-        statistics: BTreeMap::new(),
-        estimates: None,
+        shortcut,
         report: Report {
             sources: sources.len(),
             ..Report::default()
         },
     };
-    let mut whole = None;
-    if let Shortcut::Groups {
-        every: Some(every),
-        estimate: Some(keys),
-        ..
-    } = shortcut
-    {
-        plan.estimates = Some(Estimates::new(every, keys, request));
-        whole = request.without_window().filter(sources)?;
-    }
     for (number, source) in sources.iter().enumerate() {
         request.cancel.check()?;
         let local = filter.map(|filter| source.localize(filter));
@@ -104,13 +99,16 @@ pub(crate) fn plan<'s>(
         if request.strict {
             unreadable.refuse(&**source)?;
         }
-        let whole = whole.as_ref().map(|whole| source.localize(whole).prune);
+        let at_any_time = at_any_time
+            .as_ref()
+            .map(|filter| source.localize(filter).prune);
         let filters = Filters {
             source: number,
             prune: local.as_ref().map(|local| &local.prune),
-            whole: whole.as_ref(),
+            at_any_time: at_any_time.as_ref(),
+            request,
         };
-        let tasks = plan.left(&**source, filters, shortcut)?;
+        let tasks = plan.left(&**source, filters)?;
         let columns = local
             .as_ref()
             .filter(|_| !tasks.is_empty() && source.has_columns())
@@ -133,7 +131,6 @@ impl Plan<'_> {
         &mut self,
         source: &dyn ChunkSource,
         filters: Filters<'_>,
-        shortcut: Shortcut,
     ) -> Result<Vec<Task>, ReadError> {
         Ok(match source.evidence()? {
             None => source.tasks(None),
@@ -141,34 +138,13 @@ impl Plan<'_> {
                 source.tasks(Some(&self.prune_by_times(&index, filters.prune)))
             }
             Some(evidence) => {
-                let (left, slowest) =
-                    self.prune(evidence, filters, shortcut, source.reads_records())?;
+                let (left, slowest) = self.prune(evidence, filters, source.reads_records())?;
                 let mut tasks = source.tasks(Some(&left));
                 tasks.extend(slowest);
                 tasks.sort_by_key(|task| task.chunks.first().copied());
                 tasks
             }
         })
-    }
-
-    /// Adds the statistics of the matching events of a chunk, unless a group of them is in several
-    /// intervals of time.
-    fn take(&mut self, matched: ChunkStatistics, every: Option<i64>, source: usize) -> bool {
-        let groups = matched.groups.iter();
-        let intervals: Option<Vec<_>> =
-            groups.map(|group| interval(&group.totals, every)).collect();
-        let Some(intervals) = intervals else {
-            return false;
-        };
-        let mut parts: BTreeMap<Option<i64>, ChunkStatistics> = BTreeMap::new();
-        for (group, interval) in matched.groups.into_iter().zip(intervals) {
-            parts.entry(interval).or_default().groups.push(group);
-        }
-        for (interval, part) in parts {
-            let place = (interval, source);
-            self.statistics.entry(place).or_default().merge(&part);
-        }
-        true
     }
 
     /// The chunks whose packets may have events in the requested time range. Only their times are
@@ -187,13 +163,17 @@ impl Plan<'_> {
         &mut self,
         mut evidence: Evidence,
         filters: Filters<'_>,
-        shortcut: Shortcut,
         with_records: bool,
     ) -> Result<(Vec<usize>, Vec<Task>), ReadError> {
         // A filter that passes everything needs no evidence.
         let all = Filter::And(Vec::new());
         let pruner = Pruner::new(filters.prune.unwrap_or(&all));
-        let loaded = load(&mut evidence, &pruner, shortcut, with_records);
+        let is_estimating = matches!(
+            &self.shortcut,
+            Shortcut::Groups(summaries) if summaries.is_estimating()
+        );
+        let at_any_time = is_estimating.then(|| Pruner::new(filters.at_any_time.unwrap_or(&all)));
+        let loaded = load(&mut evidence, &pruner, &self.shortcut, with_records);
         self.report.indexed += 1;
         let pruning = match loaded {
             Ok(pruning) => pruning,
@@ -214,31 +194,10 @@ impl Plan<'_> {
         }
         let (mut left, mut slowest) = (Vec::new(), Vec::new());
         for chunk in pruning.candidates {
+            filters.request.cancel.check()?;
             let index = evidence.index();
-            let answered = match shortcut {
-                Shortcut::None => false,
-                Shortcut::Count => match pruner.count(index, chunk) {
-                    Some(count) => {
-                        self.counted += count;
-                        true
-                    }
-                    None => false,
-                },
-                Shortcut::Groups {
-                    every, by_origin, ..
-                } => {
-                    let source = if by_origin { filters.source } else { 0 };
-                    let matched = pruner.matched(index, chunk);
-                    let exact = matched.filter(|matched| matched.other.events == 0);
-                    exact.is_some_and(|matched| self.take(matched, every, source))
-                        || match &mut self.estimates {
-                            Some(estimates) => {
-                                estimates.add(source, filters.whole, index, chunk)?
-                            }
-                            None => false,
-                        }
-                }
-            };
+            let pruners = (&pruner, at_any_time.as_ref());
+            let answered = self.answer(filters.source, pruners, index, chunk)?;
             if answered {
                 self.report.summarized += 1;
             } else if let Some(records) = pruner.slowest(index, chunk).filter(|_| with_records) {
@@ -252,22 +211,33 @@ impl Plan<'_> {
         self.report.index_bytes += evidence.fetched_bytes();
         Ok((left, slowest))
     }
-}
 
-/// The interval of time in which all events of a group start; `None` inside if they have no start.
-/// `None` if they are in several intervals.
-fn interval(totals: &Totals, every: Option<i64>) -> Option<Option<i64>> {
-    let Some(every) = every else {
-        return Some(None);
-    };
-    match totals.times {
-        // The value of an odd time is unknown.
-        _ if totals.odd > 0 => None,
-        None => Some(None),
-        Some(times) => {
-            let first = interval_of(times.first, every);
-            let is_same = totals.timed == totals.events && interval_of(times.last, every) == first;
-            is_same.then_some(Some(first))
+    /// Whether the summary of a chunk answers for it; then the answer is added. Estimates need what
+    /// matches at any time.
+    fn answer(
+        &mut self,
+        source: usize,
+        (pruner, at_any_time): (&Pruner, Option<&Pruner>),
+        index: &Index,
+        chunk: usize,
+    ) -> Result<bool, ReadError> {
+        let summaries = match &mut self.shortcut {
+            Shortcut::None => return Ok(false),
+            Shortcut::Count(counted) => {
+                let count = pruner.count(index, chunk);
+                *counted += count.unwrap_or(0);
+                return Ok(count.is_some());
+            }
+            Shortcut::Groups(summaries) => summaries,
+        };
+        if let Some(matched) = pruner.matched(index, chunk)
+            && summaries.take(source, matched)?
+        {
+            return Ok(true);
+        }
+        match at_any_time.and_then(|pruner| pruner.matched(index, chunk)) {
+            Some(matched) => summaries.estimate(source, matched),
+            None => Ok(false),
         }
     }
 }
@@ -276,12 +246,14 @@ fn interval(totals: &Totals, every: Option<i64>) -> Option<Option<i64>> {
 fn load(
     evidence: &mut Evidence,
     pruner: &Pruner,
-    shortcut: Shortcut,
+    shortcut: &Shortcut<'_>,
     records: bool,
 ) -> Result<Pruning, ReadError> {
-    if matches!(shortcut, Shortcut::Groups { .. }) {
+    if let Shortcut::Groups(summaries) = shortcut {
         evidence.load_kinds(&[BlockKind::Statistics])?;
-        evidence.load_kinds(&[BlockKind::Sketches])?;
+        if summaries.needs_sketches() {
+            evidence.load_kinds(&[BlockKind::Sketches])?;
+        }
     }
     let pruning = evidence.prune(pruner)?;
     if records {

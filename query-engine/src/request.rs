@@ -190,6 +190,8 @@ pub struct Report {
     pub counters: Counters,
     /// Events that match; if the result ended early, those that were found until then.
     pub matched: u64,
+    /// Whether that number is an estimate.
+    pub is_matched_estimated: bool,
     /// Rows or groups of the result.
     pub rows: u64,
     /// Whether reading ended early, because the result was complete.
@@ -259,9 +261,10 @@ impl Report {
             .map(|(name, number)| format!("\"{name}\":{number}"))
             .collect();
         format!(
-            "{{{},\"ended_early\":{},\"ruled_out\":{{\"statistics\":{statistics},\"dictionaries\":{dictionaries},\
+            "{{{},\"matched_is_estimate\":{},\"ended_early\":{},\"ruled_out\":{{\"statistics\":{statistics},\"dictionaries\":{dictionaries},\
              \"filters\":{filters}}}}}",
             numbers.join(","),
+            self.is_matched_estimated,
             self.ended_early
         )
     }

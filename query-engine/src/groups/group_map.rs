@@ -11,7 +11,7 @@ use super::group_key::write_key;
 
 /// Groups that one result may have.
 pub const GROUPS_MAX: usize = 1 << 20;
-/// Bytes that the keys and values of all groups of one result may take.
+/// Bytes that all groups of one result may take.
 pub const GROUP_BYTES_MAX: usize = 512 << 20;
 
 /// Values of keys, of which a group has few.
@@ -40,7 +40,7 @@ pub(crate) struct GroupMap {
 pub(crate) struct Full;
 
 impl GroupMap {
-    /// The group with this key, and whether it is new.
+    /// The group with this key, and the bytes that it takes if it is new.
     pub(crate) fn group<'v>(
         &mut self,
         key: impl Iterator<Item = Option<Value<'v>>> + Clone,
@@ -56,12 +56,18 @@ impl GroupMap {
             None => {
                 self.indexes.insert(self.bytes.clone(), self.groups.len());
                 self.groups.push(Group {
-                    key: key.map(|value| value.map(OwnedValue::from)).collect(),
+                    key: key
+                        .clone()
+                        .map(|value| value.map(OwnedValue::from))
+                        .collect(),
                     totals: Totals::default(),
                     values: vec![FieldValues::default(); fields].into(),
                 });
+                let slots = size_of::<Group>() + size_of::<(Vec<u8>, usize)>();
+                let keys = key.count() * size_of::<Option<OwnedValue>>();
                 let values = fields * size_of::<FieldValues>();
-                (self.groups.len() - 1, 2 * self.bytes.len() + values)
+                let taken = slots + keys + 2 * self.bytes.len() + values;
+                (self.groups.len() - 1, taken)
             }
         };
         self.groups

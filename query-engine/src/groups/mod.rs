@@ -7,14 +7,14 @@ mod group_map;
 mod number_sketch;
 mod spec;
 mod sum;
+mod summaries;
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use chunk_index::{ChunkStatistics, Group as SummarizedGroup, OwnedValue, TimeRange, Totals};
+use chunk_index::{OwnedValue, TimeRange, Totals};
 use query_language::{Aggregate, FieldId, FieldPath, FieldTable, Function, Value};
 use row_formats::GroupRow;
-use trace_kinds::{Event, Origin};
+use trace_kinds::Event;
 
 use self::distinct::{DISTINCT_ERROR, DISTINCT_EXACT_MAX};
 use self::field_values::Needs;
@@ -22,7 +22,6 @@ use self::group_key::write_key;
 use self::group_map::{Budget, Full, Group, GroupMap};
 use self::spec::{Source, needed_values};
 use crate::engine::{TaskRef, Worker, read, tasks};
-use crate::estimate::{Estimates, Label, Place};
 use crate::hints::{Requested, add_hints};
 use crate::interval::interval_of;
 use crate::plan::{Shortcut, plan};
@@ -31,8 +30,8 @@ use crate::source::ChunkSource;
 use crate::{Limits, ReadError, Report, Request};
 
 pub use group_map::{GROUP_BYTES_MAX, GROUPS_MAX};
-pub(crate) use spec::EstimatedKeys;
 pub use spec::{GroupSpec, GroupSpecError};
+pub(crate) use summaries::Summaries;
 
 /// The matching events in groups, in the order of the request. Without keys of an order, groups are
 /// ordered by interval and bucket, then the group with most events comes first.
@@ -50,12 +49,9 @@ pub fn group_by(
     let order = order_of(spec, request)?;
     let filter = request.filter(sources)?;
     let have_origin = sources.iter().all(|source| source.origin().is_some());
+    let budget = Budget::default();
     let shortcut = if spec.is_summarized(have_origin) {
-        Shortcut::Groups {
-            every: spec.every,
-            estimate: spec.estimated(),
-            by_origin: spec.is_by_origin(),
-        }
+        Shortcut::Groups(Box::new(Summaries::new(spec, request, &budget)))
     } else {
         Shortcut::None
     };
@@ -64,7 +60,6 @@ pub fn group_by(
     let mut table = FieldTable::new();
     let fields = GroupFields::new(spec, &mut table);
     let requested = Requested::new(&fields.paths(spec), &mut table);
-    let budget = Budget::default();
     let make = || Grouping {
         fields: &fields,
         requested: &requested,
@@ -75,12 +70,19 @@ pub fn group_by(
     };
     let reading = read(&plan.sources, &tasks, &table, (limits, request), make)?;
     let mut report = plan.report;
-    let summaries = Summaries::new(plan.statistics, plan.estimates, &mut report);
+    let summaries = plan.shortcut.into_summaries();
+    if let Some(summaries) = &summaries {
+        report.matched = summaries.events();
+        report.is_matched_estimated = summaries.is_sum_estimated();
+        report.notes.extend(summaries.note());
+    }
     let workers = reading.report(plan.sources, &mut report);
     let is_full = workers.iter().any(|worker| worker.is_full);
     let mut map = GroupMap::default();
     let merged = || {
-        summaries.add_to(&mut map, spec, sources)?;
+        if let Some(summaries) = summaries {
+            summaries.add_to(&mut map, sources)?;
+        }
         for group in workers.into_iter().flat_map(|worker| worker.map.groups) {
             map.merge(group)?;
         }
@@ -91,7 +93,7 @@ pub fn group_by(
     };
     if is_full || merged().is_err() {
         return Err(ReadError::TooManyGroups {
-            field: columns_text(&spec.keys),
+            field: spec.keys_text(),
             max: GROUPS_MAX,
         });
     }
@@ -119,81 +121,6 @@ fn order_of(spec: &GroupSpec, request: &Request) -> Result<Vec<(usize, bool)>, R
         Ok((column, key.descending))
     });
     order.collect()
-}
-
-/// What chunk summaries answered.
-struct Summaries {
-    exact: BTreeMap<(Option<i64>, usize), ChunkStatistics>,
-    labels: Vec<Label>,
-    estimated: BTreeMap<Place, u64>,
-}
-
-impl Summaries {
-    fn new(
-        exact: BTreeMap<(Option<i64>, usize), ChunkStatistics>,
-        estimates: Option<Estimates>,
-        report: &mut Report,
-    ) -> Summaries {
-        report
-            .notes
-            .extend(estimates.as_ref().and_then(Estimates::note));
-        let (labels, estimated) = estimates.map(Estimates::finish).unwrap_or_default();
-        report.matched = exact.values().map(|part| part.events()).sum();
-        report.matched += estimated.values().sum::<u64>();
-        Summaries {
-            exact,
-            labels,
-            estimated,
-        }
-    }
-
-    fn add_to(
-        self,
-        map: &mut GroupMap,
-        spec: &GroupSpec,
-        sources: &[Box<dyn ChunkSource>],
-    ) -> Result<(), Full> {
-        for ((interval, source), statistics) in self.exact {
-            let origin = sources[source].origin();
-            for group in &statistics.groups {
-                add_summarized(map, spec, (interval, origin), group)?;
-            }
-        }
-        for ((interval, source, label), events) in self.estimated {
-            let (cat, name) = self.labels[label].clone();
-            let totals = Totals {
-                events,
-                timed: events,
-                ..Totals::default()
-            };
-            let group = SummarizedGroup { cat, name, totals };
-            add_summarized(map, spec, (interval, sources[source].origin()), &group)?;
-        }
-        Ok(())
-    }
-}
-
-/// Adds a group of a chunk summary.
-fn add_summarized(
-    map: &mut GroupMap,
-    spec: &GroupSpec,
-    (interval, origin): (Option<i64>, Option<&Origin>),
-    group: &SummarizedGroup,
-) -> Result<(), Full> {
-    let interval = spec.every.map(|_| interval.map(Value::Int));
-    let fields = spec.keys.iter().map(|key| {
-        let text = match FieldPath::new(key).as_str() {
-            "name" => group.name.as_deref(),
-            "cat" => group.cat.as_deref(),
-            key => origin
-                .and_then(|origin| origin.field(key))
-                .map(str::as_bytes),
-        };
-        text.map(Value::Str)
-    });
-    let (own, _) = map.group(interval.into_iter().chain(fields), 0)?;
-    own.totals.merge(&group.totals);
-    Ok(())
 }
 
 /// Says which numbers of distinct values are estimates.
@@ -380,7 +307,9 @@ impl Grouping<'_> {
         let power = histogram.map(|field| event.field(field).and_then(power_below));
         let key = interval.into_iter().chain(keys).chain(power);
         let (group, mut taken) = self.map.group(key, fields.values.len())?;
+        let before = group.totals.durations.sketch.memory();
         add(&mut group.totals, start, length);
+        taken += group.totals.durations.sketch.memory() - before;
         for ((field, needs, _), values) in fields.values.iter().zip(&mut group.values) {
             if let Some(value) = event.field(*field) {
                 taken += values.add(value, *needs, &mut self.key);

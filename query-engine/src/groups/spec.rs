@@ -22,11 +22,13 @@ pub struct GroupSpec {
     pub estimate: bool,
 }
 
-/// By what estimated events are grouped, apart from intervals.
+/// Which parts of a chunk summary are keys of the groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct EstimatedKeys {
+pub(crate) struct SummaryKeys {
     pub(crate) name: bool,
     pub(crate) cat: bool,
+    /// Agent, stream, storage or kind, which all events of a source share.
+    pub(crate) origin: bool,
 }
 
 /// Why groups cannot be made.
@@ -83,24 +85,50 @@ impl GroupSpec {
             .collect()
     }
 
-    /// By what numbers of events are estimated, if they may be: of intervals, and of nothing else.
-    pub(crate) fn estimated(&self) -> Option<EstimatedKeys> {
+    /// Whether numbers of events are estimated: of intervals, and with no other aggregate.
+    pub(crate) fn is_estimated(&self) -> bool {
         let chosen = self.chosen();
         let counts = chosen.iter().all(|one| Source::of(one) == Source::Events);
-        let has = |name: &str| {
-            let mut keys = self.keys.iter();
-            keys.any(|key| FieldPath::new(key).as_str() == name)
-        };
-        (self.estimate && self.every.is_some() && counts).then(|| EstimatedKeys {
-            name: has("name"),
-            cat: has("cat"),
-        })
+        self.estimate && self.every.is_some() && counts
     }
 
-    /// Whether events of different sources are in different groups.
-    pub(crate) fn is_by_origin(&self) -> bool {
-        let mut keys = self.keys.iter();
-        keys.any(|key| is_origin(FieldPath::new(key).as_str()))
+    /// Which parts of chunk summaries are keys.
+    pub(crate) fn summary_keys(&self) -> SummaryKeys {
+        let has = |is_wanted: &dyn Fn(&str) -> bool| {
+            let mut keys = self.keys.iter();
+            keys.any(|key| is_wanted(FieldPath::new(key).as_str()))
+        };
+        SummaryKeys {
+            name: has(&|key| key == "name"),
+            cat: has(&|key| key == "cat"),
+            origin: has(&is_origin),
+        }
+    }
+
+    /// Whether an aggregate is computed from the durations of groups.
+    pub(crate) fn needs_durations(&self) -> bool {
+        let chosen = self.chosen();
+        let mut sources = chosen.iter().map(Source::of);
+        sources.any(|source| source == Source::Durations)
+    }
+
+    /// Whether one of these needs their distribution.
+    pub(crate) fn needs_sketches(&self) -> bool {
+        let is_quantile = |one: &Aggregate| {
+            matches!(one.function, Function::Quantile(_)) && Source::of(one) == Source::Durations
+        };
+        self.chosen().iter().any(is_quantile)
+    }
+
+    /// The keys as a text for messages.
+    pub(crate) fn keys_text(&self) -> String {
+        let interval = self.every.map(|_| "ts");
+        let keys = self.keys.iter().chain(&self.histogram);
+        let keys: Vec<&str> = interval
+            .into_iter()
+            .chain(keys.map(String::as_str))
+            .collect();
+        keys.join(", ")
     }
 
     /// The aggregates, with names of their columns.
@@ -180,8 +208,8 @@ impl GroupSpec {
     }
 
     /// Whether chunk summaries can answer: they have counts, starts and durations by name and
-    /// category; agent, stream, storage and kind are
-    /// those of the source, if all sources `have_origin`.
+    /// category; agent, stream, storage and kind are those of the source, if all sources
+    /// `have_origin`.
     pub(crate) fn is_summarized(&self, have_origin: bool) -> bool {
         let is_known = |key: &String| match FieldPath::new(key).as_str() {
             "name" | "cat" => true,

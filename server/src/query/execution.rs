@@ -43,8 +43,8 @@ pub(crate) struct Answer {
 /// What is known of a result at its end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Summary {
-    /// Number of matching events; unknown for a cached result, and for one that was complete before
-    /// all events were read.
+    /// Number of matching events; unknown for a cached result, for one that was complete before all
+    /// events were read, and if it was estimated.
     pub(crate) matched: Option<u64>,
     /// Number of rows or groups of the result; unknown for a cached result.
     pub(crate) rows: Option<u64>,
@@ -59,7 +59,8 @@ pub(crate) struct Summary {
 impl Summary {
     fn of(report: &Report) -> Self {
         Self {
-            matched: (!report.ended_early).then_some(report.matched),
+            matched: (!report.ended_early && !report.is_matched_estimated)
+                .then_some(report.matched),
             rows: Some(report.rows),
             notes: report.notes.clone(),
             skipped: report.skipped_parts(),

@@ -163,9 +163,14 @@ fn explanation_lines(explain: &Value) -> Vec<String> {
     ] {
         add(format!("{what}: {}", number(name)));
     }
-    let ended_early = explain["ended_early"] == true;
-    let least = if ended_early { "at least " } else { "" };
-    add(format!("events matched: {least}{}", number("matched")));
+    let about = if explain["ended_early"] == true {
+        "at least "
+    } else if explain["matched_is_estimate"] == true {
+        "about "
+    } else {
+        ""
+    };
+    add(format!("events matched: {about}{}", number("matched")));
     add(format!("rows: {}", number("rows")));
     if number("timed") > 0 {
         add(format!(
