@@ -1,12 +1,13 @@
 //! A storage whose log is damaged knows nothing of what is behind the damage, and no answer looks
-//! as if there were nothing. Neither does one of a folder without an index part.
+//! as if there were nothing. Neither does one of a folder that lacks index parts.
 
 use std::fs;
 use std::path::Path;
 
-use harness::{Agent, Api, Request, Response, Server, run_tracehold};
+use harness::{Agent, Api, Request, Response, Server, Settings, run_tracehold};
 use serde_json::{Value, json};
 
+use crate::io_trace_reading::wait_until;
 use crate::repair::{DAMAGED, PACKETS, command, count, damaged, record};
 
 fn query(api: &mut Api, storage: &str, body: &Value) -> Response {
@@ -180,4 +181,41 @@ fn a_folder_without_an_index_part_is_refused() {
     fs::write(&part, &bytes).unwrap();
     let (code, counted, _) = on_folder("query", &folder, &["--count"]);
     assert_eq!((code, counted.trim()), (Some(0), "8"));
+}
+
+/// Before finalization a storage file lists no index parts.
+#[test]
+fn a_folder_of_a_storage_that_is_not_finalized_is_refused() {
+    let settings = Settings::with_config("[storage]\nlive_index_packets_max = 4\n");
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &settings);
+    let mut api = server.api();
+    let storage = api.create_storage("copied");
+    Agent::register(&mut api, "host");
+    Agent::declare_stream(&mut api, "host", "reads", "dft", "none");
+    let agent = Agent::new(&storage, "host", "reads");
+    for sequence in 0..PACKETS {
+        agent.push(&mut api, sequence, record(sequence).as_bytes());
+    }
+    let folder = server.data().join("storages").join(&storage);
+    let has_part = || {
+        let mut names = fs::read_dir(&folder).unwrap();
+        names.any(|name| name.unwrap().path().extension() == Some("index".as_ref()))
+    };
+    wait_until("an index part is written", has_part);
+    server.kill();
+    let target = tempfile::tempdir().unwrap();
+    let written = target.path().join("written");
+    let commands: [(&str, &[&str]); 3] = [
+        ("query", &["--count"]),
+        ("query", &["--count", "--strict"]),
+        ("export", &[written.to_str().unwrap()]),
+    ];
+    for (command, arguments) in commands {
+        let (code, printed, told) = on_folder(command, &folder, arguments);
+        assert_eq!(code, Some(2), "{command}: {printed} {told}");
+        assert_eq!(printed, "", "{command}");
+        assert!(told.contains("OPEN, not finalized"), "{command}: {told}");
+    }
+    assert!(!written.exists());
 }

@@ -15,7 +15,7 @@ use storage_format::index_part::{
 };
 use storage_format::local_file::LocalFile;
 use storage_format::paths::{FileName, FileRole};
-use storage_format::storage_file::{FileEntry, StorageFile};
+use storage_format::storage_file::{FileEntry, StorageFile, StorageState};
 use storage_format::{AgentId, DataFileId, Kind, LeafId, StorageId};
 use tokio::runtime::Handle;
 
@@ -57,20 +57,8 @@ pub fn leaves(
     runtime: &Handle,
     client_of: impl FnOnce(&StorageUrl) -> Result<Client, ClientError>,
 ) -> Result<Mounted, ClientError> {
-    let names = names_in(folder)?;
-    let id = names.iter().find_map(|name| match name {
-        FileName::Storage(id) => Some(*id),
-        _ => None,
-    });
-    let Some(id) = id else {
-        let what = format!(
-            "{} is not a complete mount; run: tracehold mount STORAGE-URL {}",
-            folder.display(),
-            folder.display()
-        );
-        return Err(ClientError::input(what));
-    };
-    let storage = read(folder, &FileName::Storage(id), StorageFile::decode)?;
+    let storage = storage_file(folder)?;
+    let id = storage.id;
     let transferred = Arc::<Transferred>::default();
     let remote = remote(folder, id, client_of)?;
     let mut has_data = true;
@@ -137,6 +125,33 @@ fn listed_leaves(
         }
     }
     Ok(found)
+}
+
+/// The storage file of a folder, which lists all other files once the storage is finalized.
+fn storage_file(folder: &Path) -> Result<StorageFile, ClientError> {
+    let names = names_in(folder)?;
+    let id = names.iter().find_map(|name| match name {
+        FileName::Storage(id) => Some(*id),
+        _ => None,
+    });
+    let Some(id) = id else {
+        let what = format!(
+            "{} is not a complete mount; run: tracehold mount STORAGE-URL {}",
+            folder.display(),
+            folder.display()
+        );
+        return Err(ClientError::input(what));
+    };
+    let storage = read(folder, &FileName::Storage(id), StorageFile::decode)?;
+    if storage.state == StorageState::Finalized {
+        return Ok(storage);
+    }
+    Err(ClientError::input(format!(
+        "{} is a copy of a storage that is {}, not finalized, and does not say which files it \
+         has: finalize the storage and copy it again, or ask its server with --server",
+        folder.display(),
+        storage.state
+    )))
 }
 
 /// The index parts that the storage file lists: without one of them, packets would be missing in
