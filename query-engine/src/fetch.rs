@@ -23,9 +23,20 @@ pub trait Fetch: Send + Sync {
     ///
     /// # Errors
     ///
-    /// When any of the bytes cannot be read; [`io::ErrorKind::UnexpectedEof`] for a range past the
-    /// end.
+    /// When any of the bytes cannot be read; [`io::ErrorKind::UnexpectedEof`] if the file lacks
+    /// some of them, [`io::ErrorKind::ConnectionAborted`] if a server sent only some of them.
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>>;
+
+    /// The parts of `ranges` that the file lacks, because it was cut or because these bytes are
+    /// damaged: ascending, not overlapping. Asked after such an error of [`Fetch::fetch`]; nothing
+    /// of files whose loss is an error.
+    ///
+    /// # Errors
+    ///
+    /// When that is unknown.
+    fn lost(&self, _ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        Ok(Vec::new())
+    }
 
     /// As [`Fetch::fetch`], and whether the bytes were in the page cache.
     ///
@@ -145,6 +156,14 @@ impl LazyFile {
             file: OnceLock::new(),
         }
     }
+
+    fn opened(&self) -> io::Result<&LocalFile> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let opened = LocalFile::open(&self.path)?;
+        Ok(self.file.get_or_init(|| opened))
+    }
 }
 
 impl Fetch for LazyFile {
@@ -153,11 +172,11 @@ impl Fetch for LazyFile {
     }
 
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
-        if let Some(file) = self.file.get() {
-            return file.fetch(ranges);
-        }
-        let opened = LocalFile::open(&self.path)?;
-        self.file.get_or_init(|| opened).fetch(ranges)
+        self.opened()?.fetch(ranges)
+    }
+
+    fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        self.opened()?.lost(ranges)
     }
 }
 
@@ -233,6 +252,10 @@ impl Fetch for InMemory {
         ranges.iter().map(read).collect()
     }
 
+    fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        Ok(past_end(ranges, self.bytes.len() as u64))
+    }
+
     fn fetch_parts(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Part>> {
         let parts = self.fetch(ranges)?.into_iter();
         let part = |bytes| Part {
@@ -259,6 +282,10 @@ impl Fetch for ClosedFile {
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         LocalFile::open(&self.0)?.fetch(ranges)
     }
+
+    fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        LocalFile::open(&self.0)?.lost(ranges)
+    }
 }
 
 impl Fetch for LocalFile {
@@ -276,4 +303,16 @@ impl Fetch for LocalFile {
         };
         ranges.iter().map(read).collect()
     }
+
+    fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        Ok(past_end(ranges, self.file.metadata()?.len()))
+    }
+}
+
+/// The parts of ranges that are behind the end of a file of this length.
+fn past_end(ranges: &[Range<u64>], length: u64) -> Vec<Range<u64>> {
+    let behind = ranges
+        .iter()
+        .map(|range| range.start.max(length)..range.end);
+    behind.filter(|range| range.start < range.end).collect()
 }

@@ -22,37 +22,40 @@ pub struct Skipped {
 /// What is known of the unreadable parts of one source.
 #[derive(Debug, Default)]
 pub(crate) struct Unreadable {
-    records: u64,
+    /// As its index counts them.
+    indexed: u64,
+    /// As reading counted them.
+    read: u64,
     reasons: Vec<String>,
-    /// The index counted the records, so reading does not count them again.
-    is_counted: bool,
 }
 
 impl Unreadable {
     /// What the index of `source` says.
     pub(crate) fn of_index(source: &dyn ChunkSource) -> Unreadable {
-        let records = source.unreadable();
         Unreadable {
-            records: records.unwrap_or(0),
+            indexed: source.unreadable().unwrap_or(0),
+            read: 0,
             reasons: source.faults(),
-            is_counted: records.is_some(),
         }
     }
 
     /// Adds what one task found.
     pub(crate) fn add(&mut self, records: u64, reasons: Vec<String>) {
-        if !self.is_counted {
-            self.records = self.records.saturating_add(records);
-        }
+        self.read = self.read.saturating_add(records);
         let free = REASONS_MAX.saturating_sub(self.reasons.len());
         self.reasons.extend(reasons.into_iter().take(free));
+    }
+
+    /// How many there are at least: both may have counted the same.
+    fn records(&self) -> u64 {
+        self.indexed.max(self.read)
     }
 
     /// # Errors
     ///
     /// When something cannot be read: a strict query does not skip it.
     pub(crate) fn refuse(&self, source: &dyn ChunkSource) -> Result<(), ReadError> {
-        let reason = match (self.reasons.first(), self.records) {
+        let reason = match (self.reasons.first(), self.records()) {
             (Some(reason), _) => reason.clone(),
             (None, 0) => return Ok(()),
             (None, records) => unreadable_records(&source.place(), records),
@@ -62,11 +65,8 @@ impl Unreadable {
 
     /// The result, if something was skipped.
     pub(crate) fn skipped(self, source: &dyn ChunkSource) -> Option<Skipped> {
-        let Unreadable {
-            records,
-            mut reasons,
-            ..
-        } = self;
+        let records = self.records();
+        let mut reasons = self.reasons;
         let named = u64::try_from(reasons.len()).unwrap_or(u64::MAX);
         if records > named {
             reasons.push(unreadable_records(&source.place(), records));

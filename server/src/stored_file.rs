@@ -19,6 +19,10 @@ impl Fetch for StoredFile {
         Ok(parts.into_iter().map(|(bytes, _)| bytes).collect())
     }
 
+    fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        self.0.lost(ranges)
+    }
+
     fn fetch_parts(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Part>> {
         let parts = self.0.read(ranges)?.into_iter();
         let part = |(bytes, was_cached)| Part { bytes, was_cached };

@@ -244,6 +244,22 @@ impl LeafReader {
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem))
     }
 
+    /// The parts of `range` that are in no data file, or behind the end of theirs; ascending.
+    pub(crate) fn lost(&self, range: &Range<u64>) -> io::Result<Vec<Range<u64>>> {
+        let mut lost = Vec::new();
+        let mut next = range.start;
+        for extent in self.map.extents(range).map_err(io::Error::other)? {
+            lost.push(next..extent.leaf_offset);
+            let there = self.file(extent.file)?.length()?;
+            let there = there.saturating_sub(extent.offset).min(extent.length);
+            next = extent.leaf_end();
+            lost.push(extent.leaf_offset.saturating_add(there)..next);
+        }
+        lost.push(next..range.end);
+        lost.retain(|part| part.start < part.end);
+        Ok(lost)
+    }
+
     /// Reads `length` bytes at `offset` of the leaf; a short read is an error.
     pub(crate) fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];

@@ -3,7 +3,7 @@
 use std::{
     io,
     ops::Range,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 
@@ -73,14 +73,7 @@ impl LeafFile {
             let was_cached = match &self.source {
                 Source::Leaf(leaf) => leaf.fill(&mut bytes, range.start)?,
                 Source::File(path, open) => {
-                    let file = match open.get() {
-                        Some(file) => file,
-                        None => {
-                            let file = ReadFile::open(path)?;
-                            open.get_or_init(|| file)
-                        }
-                    };
-                    file.fill_traced(&mut bytes, range.start)?
+                    opened(path, open)?.fill_traced(&mut bytes, range.start)?
                 }
             };
             Ok((bytes, was_cached))
@@ -91,4 +84,35 @@ impl LeafFile {
         }
         parts
     }
+
+    /// The parts of ranges that a file lacks, because it was cut; ascending.
+    ///
+    /// # Errors
+    /// When a file cannot be opened.
+    pub fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        let _inside = self.scope.clone().map(Scope::enter);
+        let mut lost = Vec::new();
+        for range in ranges {
+            match &self.source {
+                Source::Leaf(leaf) => lost.extend(leaf.lost(range)?),
+                Source::File(path, open) => {
+                    let length = opened(path, open)?.length()?;
+                    lost.push(range.start.max(length)..range.end);
+                }
+            }
+        }
+        if let Source::Leaf(leaf) = &self.source {
+            leaf.close();
+        }
+        lost.retain(|part| part.start < part.end);
+        Ok(lost)
+    }
+}
+
+fn opened<'f>(path: &Path, open: &'f OnceLock<ReadFile>) -> io::Result<&'f ReadFile> {
+    if let Some(file) = open.get() {
+        return Ok(file);
+    }
+    let file = ReadFile::open(path)?;
+    Ok(open.get_or_init(|| file))
 }

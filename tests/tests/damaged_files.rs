@@ -10,7 +10,7 @@ use harness::{
     Agent, Api, Connection, Request, Response, Server, Settings, payload, run_tracehold,
 };
 
-use crate::queries::wait_for_indexes;
+use crate::queries::{mount, run, wait_for_indexes};
 
 /// Bytes of a block of a data file that has a checksum of its own.
 const BLOCK: u64 = 4 << 20;
@@ -312,4 +312,53 @@ fn damage_is_limited_to_its_block() {
     fs::write(&intact, &data.bytes).unwrap();
     fs::rename(&intact, &data.path).unwrap();
     check_whole(&mut server.api(), &storage, data);
+}
+
+/// A chunk of several blocks: those that are intact are read.
+#[test]
+fn a_mount_reads_intact_blocks_between_damaged_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::with_config("[query]\nchunk_bytes = 67108864\n");
+    let server = Server::start(&folder.path().join("data"), &settings);
+    let mut api = server.api();
+    let storage = api.create_storage("blocks");
+    Agent::register(&mut api, "host");
+    Agent::declare_stream(&mut api, "host", "events", "dft", "none");
+    let agent = Agent::new(&storage, "host", "events");
+    let long = "x".repeat(200_000);
+    for sequence in 0..60 {
+        let line = format!(
+            "{{\"name\":\"read\",\"cat\":\"POSIX\",\"pid\":1,\"tid\":2,\"ts\":{sequence},\"dur\":3,\
+             \"ph\":\"X\",\"args\":{{\"long\":\"{long}\"}}}}\n"
+        );
+        agent.push(&mut api, sequence, line.as_bytes());
+    }
+    api.finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let mounted = folder.path().join("mount");
+    mount(&server, &storage, &mounted);
+    let mounted = ["query", "--dir", mounted.to_str().unwrap(), "--count"];
+    // Nothing but the packets can answer it.
+    let query = "pid + tid == 3";
+    let (code, counted, _) = run(&[&mounted[..], &[query]].concat());
+    assert_eq!((code, counted.trim()), (0, "60"));
+    let own = server.data().join("storages").join(&storage);
+    let data = api.files(&storage).into_iter();
+    let data = data.filter(|(_, role, _)| role == "data");
+    let (name, _, length) = data.max_by_key(|(_, _, length)| *length).unwrap();
+    assert!((2 * BLOCK + 1000..3 * BLOCK).contains(&length), "{length}");
+    let path = own.join(name);
+    let mut bytes = fs::read(&path).unwrap();
+    for at in [BLOCK / 2, 2 * BLOCK + BLOCK / 2] {
+        bytes[usize::try_from(at).unwrap()] ^= 0x10;
+    }
+    fs::write(&path, bytes).unwrap();
+    let (code, counted, told) = run(&[&mounted[..], &[query]].concat());
+    let found: u64 = counted.trim().parse().unwrap();
+    assert_eq!(code, 1, "{told}");
+    // A block of 4 MiB has 20 packets.
+    assert!((19..=21).contains(&found), "{found} {told}");
+    // The packet that ends in the last block is damaged on its own.
+    let places = told.lines().filter(|line| line.contains("leaf ")).count();
+    assert!((2..=3).contains(&places), "{told}");
 }

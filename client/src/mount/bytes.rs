@@ -108,25 +108,39 @@ impl LeafFetch {
         Ok(self.extents.get_or_init(|| extents))
     }
 
-    /// The pieces of each range, in the order of the leaf.
+    /// The pieces of each range, in the order of the leaf, as far as there are any.
     fn pieces(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<Extent>>> {
         let extents = self.extents()?;
-        let mut pieces = Vec::with_capacity(ranges.len());
-        for range in ranges {
+        let of_range = |range: &Range<u64>| -> Vec<Extent> {
             let first = extents.partition_point(|extent| extent.leaf_end() <= range.start);
             let overlapping = extents.get(first..).unwrap_or_default();
-            let of_range: Vec<Extent> = overlapping
+            overlapping
                 .iter()
                 .map_while(|extent| extent.intersection(range))
-                .collect();
-            let found: u64 = of_range.iter().map(|piece| piece.length).sum();
+                .collect()
+        };
+        Ok(ranges.iter().map(of_range).collect())
+    }
+
+    /// As [`Self::pieces`]; an error if they are not the whole ranges.
+    fn all_pieces(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<Extent>>> {
+        let pieces = self.pieces(ranges)?;
+        for (range, pieces) in ranges.iter().zip(&pieces) {
+            let found: u64 = pieces.iter().map(|piece| piece.length).sum();
             if found != range.end.saturating_sub(range.start) {
                 let what = format!("leaf {} has no bytes at offset {}", self.leaf, range.end);
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
             }
-            pieces.push(of_range);
         }
         Ok(pieces)
+    }
+
+    fn file(&self, file: DataFileId) -> io::Result<&dyn Fetch> {
+        let found = self.files.get(&file).map(|found| &**found);
+        found.ok_or_else(|| {
+            let what = format!("the storage has no data file {file}");
+            io::Error::new(io::ErrorKind::NotFound, what)
+        })
     }
 
     /// The bytes of pieces of one data file, which is read once.
@@ -135,20 +149,31 @@ impl LeafFetch {
         file: DataFileId,
         pieces: &[Extent],
     ) -> io::Result<BTreeMap<u64, Vec<u8>>> {
-        let Some(fetch) = self.files.get(&file) else {
-            let what = format!("the storage has no data file {file}");
-            return Err(io::Error::new(io::ErrorKind::NotFound, what));
-        };
-        let mut ranges: Vec<Range<u64>> = pieces
-            .iter()
-            .map(|piece| piece.offset..piece.offset + piece.length)
-            .collect();
-        ranges.sort_by_key(|range| range.start);
-        ranges.dedup();
-        let bytes = fetch.fetch(&ranges)?;
+        let ranges = ranges_of(pieces);
+        let bytes = self.file(file)?.fetch(&ranges)?;
         let starts = ranges.iter().map(|range| range.start);
         Ok(starts.zip(bytes).collect())
     }
+}
+
+/// The ranges of pieces of one data file, ascending.
+fn ranges_of(pieces: &[Extent]) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = pieces
+        .iter()
+        .map(|piece| piece.offset..piece.offset + piece.length)
+        .collect();
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup();
+    ranges
+}
+
+/// Pieces by their data file.
+fn by_file(pieces: &[Vec<Extent>]) -> BTreeMap<DataFileId, Vec<Extent>> {
+    let mut of_files: BTreeMap<DataFileId, Vec<Extent>> = BTreeMap::new();
+    for piece in pieces.iter().flatten() {
+        of_files.entry(piece.file).or_default().push(*piece);
+    }
+    of_files
 }
 
 impl Fetch for LeafFetch {
@@ -162,13 +187,9 @@ impl Fetch for LeafFetch {
     }
 
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
-        let pieces = self.pieces(ranges)?;
-        let mut of_files: BTreeMap<DataFileId, Vec<Extent>> = BTreeMap::new();
-        for piece in pieces.iter().flatten() {
-            of_files.entry(piece.file).or_default().push(*piece);
-        }
+        let pieces = self.all_pieces(ranges)?;
         let mut read = BTreeMap::new();
-        for (file, wanted) in of_files {
+        for (file, wanted) in by_file(&pieces) {
             read.insert(file, self.fetch_file(file, &wanted)?);
         }
         let mut found = Vec::with_capacity(ranges.len());
@@ -208,6 +229,35 @@ impl Fetch for LeafFetch {
             (entry, packet)
         };
         Some(entries.into_iter().map(read).collect())
+    }
+
+    fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        let mut lost = Vec::new();
+        let pieces = self.pieces(ranges)?;
+        for (range, pieces) in ranges.iter().zip(&pieces) {
+            let mut next = range.start;
+            for piece in pieces {
+                lost.push(next..piece.leaf_offset);
+                next = piece.leaf_end();
+            }
+            lost.push(next..range.end);
+        }
+        for (file, pieces) in by_file(&pieces) {
+            let of_file = self.file(file)?.lost(&ranges_of(&pieces))?;
+            for piece in pieces {
+                let end = piece.offset + piece.length;
+                let first = of_file.partition_point(|part| part.end <= piece.offset);
+                let of_file = of_file.get(first..).unwrap_or_default();
+                for part in of_file.iter().take_while(|part| part.start < end) {
+                    let in_leaf = |at: u64| piece.leaf_offset + (at - piece.offset);
+                    let start = in_leaf(part.start.max(piece.offset));
+                    lost.push(start..in_leaf(part.end.min(end)));
+                }
+            }
+        }
+        lost.retain(|part| part.start < part.end);
+        lost.sort_by_key(|part| part.start);
+        Ok(lost)
     }
 
     fn batch_bytes(&self) -> u64 {

@@ -3,6 +3,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use storage_format::checksum_file::PIECE_BYTES;
 use tokio::runtime::Handle;
 
 use super::collect::Collector;
@@ -81,21 +82,43 @@ impl RemoteFile {
         let mut found = Vec::with_capacity(ranges.len());
         for request in plan(ranges) {
             let wanted = &ranges[request.wanted.clone()];
-            let mut budget = self.client.retry_budget();
-            let buffers = loop {
-                match self.request(&request, wanted).await {
-                    Ok(buffers) => break buffers,
-                    Err(Failure::Io(error)) => return Err(error),
-                    // A broken request is repeated completely; its size is bounded.
-                    Err(Failure::Client(error)) => {
-                        let waited = budget.wait_after_break(error).await;
-                        waited.map_err(io_error)?;
+            let buffers = match self.request(&request, wanted).await {
+                Ok(buffers) => buffers,
+                Err(Failure::Io(error)) => return Err(error),
+                Err(Failure::Client(error)) => {
+                    // Repeating a response that damage ends would end in the same way.
+                    if matches!(error, ClientError::Cut { .. })
+                        && blocks_of(wanted) > CHECKED_BLOCKS
+                        && !self.lost(wanted).await?.is_empty()
+                    {
+                        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, error));
                     }
+                    self.repeat(&request, wanted, error).await?
                 }
             };
             found.extend(buffers);
         }
         Ok(found)
+    }
+
+    /// Repeats a request that failed, as often as it may help. A broken request is repeated
+    /// completely; its size is bounded.
+    async fn repeat(
+        &self,
+        request: &RangeRequest,
+        wanted: &[Range<u64>],
+        mut error: ClientError,
+    ) -> io::Result<Vec<Vec<u8>>> {
+        let mut budget = self.client.retry_budget();
+        loop {
+            let waited = budget.wait_after_break(error).await;
+            waited.map_err(io_error)?;
+            match self.request(request, wanted).await {
+                Ok(buffers) => return Ok(buffers),
+                Err(Failure::Io(error)) => return Err(error),
+                Err(Failure::Client(again)) => error = again,
+            }
+        }
     }
 
     async fn request(
@@ -133,6 +156,45 @@ impl RemoteFile {
         Ok(collector.finish()?)
     }
 
+    /// The parts of ranges in blocks that the server does not send because they are damaged, or
+    /// that are behind the end of its file. Each block is asked for its first and last wanted byte.
+    pub async fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        let mut lost: Vec<Range<u64>> = Vec::new();
+        let parts: Vec<Range<u64>> = ranges.iter().flat_map(in_blocks).collect();
+        let is_same = |a: &Range<u64>, b: &Range<u64>| block_of(a.start) == block_of(b.start);
+        for of_block in parts.chunk_by(is_same) {
+            let (Some(first), Some(last)) = (of_block.first(), of_block.last()) else {
+                continue;
+            };
+            let mut ends = vec![first.start..first.start + 1];
+            if last.end - 1 > first.start {
+                ends.push(last.end - 1..last.end);
+            }
+            if self.are_lost(&ends).await? {
+                lost.extend_from_slice(of_block);
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Whether the file has not all of a few bytes of one block.
+    async fn are_lost(&self, bytes: &[Range<u64>]) -> io::Result<bool> {
+        for request in plan(bytes) {
+            let wanted = &bytes[request.wanted.clone()];
+            let read = match self.request(&request, wanted).await {
+                Ok(_) => continue,
+                Err(Failure::Io(error)) => Err(error),
+                Err(Failure::Client(error)) => self.repeat(&request, wanted, error).await,
+            };
+            match read {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
     /// [`Self::read`] for threads outside the runtime.
     pub fn read_blocking(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         self.runtime.block_on(self.read(ranges))
@@ -157,6 +219,33 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// Blocks that a server compares before it begins a response.
+const CHECKED_BLOCKS: usize = 4;
+
+/// Number of blocks that ranges, which are ascending, are in.
+fn blocks_of(ranges: &[Range<u64>]) -> usize {
+    let mut blocks: Vec<u64> = (ranges.iter().flat_map(in_blocks))
+        .map(|part| block_of(part.start))
+        .collect();
+    blocks.dedup();
+    blocks.len()
+}
+
+fn block_of(offset: u64) -> u64 {
+    offset / PIECE_BYTES
+}
+
+/// The parts of a range in each block that a server compares with a checksum.
+fn in_blocks(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let Range { start, end } = *range;
+    let blocks = block_of(start)..end.div_ceil(PIECE_BYTES);
+    let part = move |block: u64| {
+        let first = block * PIECE_BYTES;
+        start.max(first)..end.min(first.saturating_add(PIECE_BYTES))
+    };
+    blocks.map(part).filter(|part| part.start < part.end)
+}
+
 fn io_error(error: ClientError) -> io::Error {
     let kind = match &error {
         ClientError::Refused(problem) => match problem.status {
@@ -164,12 +253,11 @@ fn io_error(error: ClientError) -> io::Error {
             404 => io::ErrorKind::NotFound,
             416 => io::ErrorKind::UnexpectedEof,
             // The server sends no block that is damaged: the file lacks it.
-            500 if matches!(problem.code.as_str(), "damaged" | "file_unreadable") => {
-                io::ErrorKind::UnexpectedEof
-            }
+            500 if problem.code == "damaged" => io::ErrorKind::UnexpectedEof,
             _ => io::ErrorKind::Other,
         },
-        ClientError::Cut { .. } => io::ErrorKind::UnexpectedEof,
+        // Of a long response the server finds damage when it has sent a part.
+        ClientError::Cut { .. } => io::ErrorKind::ConnectionAborted,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, error)
@@ -186,5 +274,9 @@ impl query_engine::Fetch for RemoteFile {
 
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         self.read_blocking(ranges)
+    }
+
+    fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        self.runtime.block_on(RemoteFile::lost(self, ranges))
     }
 }

@@ -162,3 +162,81 @@ async fn another_file_under_the_same_name_is_not_mixed_in() {
     let error = file.read(range).await.unwrap_err().to_string();
     assert!(error.contains("412"), "{error}");
 }
+
+const BLOCK: u64 = 4 << 20;
+
+/// Serves zeros of five blocks, of which it knows some to be damaged.
+fn serve_blocks(request: &Request, damaged: &[u64]) -> Response {
+    let ranges = request.headers()["range"].to_str().unwrap();
+    let ranges = ranges.strip_prefix("bytes=").unwrap().split(',');
+    let ranges: Vec<(u64, u64)> = ranges
+        .map(|spec| {
+            let (first, last) = spec.split_once('-').unwrap();
+            (first.parse().unwrap(), last.parse().unwrap())
+        })
+        .collect();
+    let has = |block: &&u64| {
+        let mut ranges = ranges.iter();
+        ranges.any(|(first, last)| (first / BLOCK..=last / BLOCK).contains(*block))
+    };
+    if let Some(block) = damaged.iter().find(has) {
+        let problem = format!(
+            r#"{{"status":500,"code":"damaged","offset":{}}}"#,
+            block * BLOCK
+        );
+        let kind = ("content-type", "application/problem+json");
+        return answer(500, &[kind], problem);
+    }
+    let length = 5 * BLOCK;
+    let mut body = Vec::new();
+    for (first, last) in &ranges {
+        let head = format!("\r\n--B\r\nContent-Range: bytes {first}-{last}/{length}\r\n\r\n");
+        body.extend(head.into_bytes());
+        body.extend((*first..=*last).map(|_| 0));
+    }
+    body.extend(b"\r\n--B--\r\n");
+    let content_type = ("content-type", "multipart/byteranges; boundary=B");
+    answer(206, &[content_type, ("etag", "\"e\"")], body)
+}
+
+#[tokio::test]
+async fn damaged_blocks_are_lost_and_no_others() {
+    let server = TestServer::start(|request: &Request| Some(serve_blocks(request, &[0, 2]))).await;
+    let (file, transferred) = remote(&server);
+    let wanted = [
+        100..200,
+        300..BLOCK + 10,
+        2 * BLOCK - 5..2 * BLOCK,
+        3 * BLOCK - 1..4 * BLOCK + 3,
+    ];
+    let error = file.read(&wanted).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+    let requests = transferred.requests();
+    let lost = file.lost(&wanted).await.unwrap();
+    assert_eq!(lost, [100..200, 300..BLOCK, 3 * BLOCK - 1..3 * BLOCK]);
+    assert_eq!(transferred.requests() - requests, 5, "one for each block");
+}
+
+#[tokio::test]
+async fn a_response_that_breaks_says_nothing_about_damage() {
+    let server = TestServer::start(|_: &Request| {
+        let headers = [("content-range", "bytes 0-99/1048576")];
+        Some(broken(206, &headers, 100, "cut"))
+    })
+    .await;
+    let (file, _) = remote(&server);
+    let range = std::slice::from_ref(&(0..100));
+    let error = file.read(range).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted, "{error}");
+    file.lost(range).await.unwrap_err();
+    let passing = TestServer::start(|_: &Request| {
+        let problem = r#"{"status":500,"code":"file_unreadable"}"#;
+        let kind = ("content-type", "application/problem+json");
+        Some(answer(500, &[kind], problem))
+    })
+    .await;
+    let (file, _) = remote(&passing);
+    let error = file.read(range).await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Other, "{error}");
+    file.lost(range).await.unwrap_err();
+}

@@ -9,6 +9,7 @@ use storage_format::frame::{ALIGNMENT, FrameHeader, FrameLocation, HEADER_BYTES}
 use storage_format::index_part::PacketEntry;
 
 use super::Leaf;
+use super::ranges::{joined, outside};
 use crate::{Fetch, ReadError};
 
 /// Bytes of a run per fetch.
@@ -217,12 +218,8 @@ impl<'l> Frames<'l> {
 
     fn fetch(&mut self, ranges: &[Range<u64>]) -> Result<Vec<Vec<u8>>, ReadError> {
         let parts = match self.data.fetch(ranges) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof && self.damage.is_some() => {
-                self.missing.clear();
-                let ranges = ranges.iter();
-                ranges
-                    .map(|range| self.fetch_around(range.clone()))
-                    .collect()
+            Err(error) if self.damage.is_some() && may_be_lost(&error) => {
+                self.fetch_rest(ranges, error)
             }
             parts => parts,
         };
@@ -231,31 +228,34 @@ impl<'l> Frames<'l> {
         Ok(parts)
     }
 
-    /// The bytes of a range of which the data file lacks some, with zeros in their place: they are
-    /// no frame, and reading goes on behind them.
-    fn fetch_around(&mut self, range: Range<u64>) -> io::Result<Vec<u8>> {
-        let length = range.end.saturating_sub(range.start);
-        let zeros = || vec![0; usize::try_from(length).unwrap_or_default()];
-        match self.data.fetch_one(range.clone()) {
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {}
-            bytes => return bytes,
+    /// The bytes of ranges of which the data file lacks some, with zeros in their place: they are
+    /// no frame, and reading goes on behind them. If it lacks none, they were not sent for another
+    /// reason, which stays an error.
+    fn fetch_rest(&mut self, ranges: &[Range<u64>], error: io::Error) -> io::Result<Vec<Vec<u8>>> {
+        let lost = self.data.lost(ranges)?;
+        if lost.is_empty() {
+            return Err(error);
         }
-        let is_missing = |at: u64| match self.data.fetch_one(at..at + 1) {
-            Ok(_) => Ok(false),
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(true),
-            Err(error) => Err(error),
-        };
-        if length <= 1 || (is_missing(range.start)? && is_missing(range.end - 1)?) {
-            match self.missing.last_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ => self.missing.push(range.clone()),
+        let rest: Vec<Range<u64>> = ranges
+            .iter()
+            .flat_map(|range| outside(range, &lost))
+            .collect();
+        let mut found = self.data.fetch(&rest)?.into_iter();
+        let length = |from: u64, to: u64| usize::try_from(to - from).unwrap_or(usize::MAX);
+        let mut parts = Vec::with_capacity(ranges.len());
+        for range in ranges {
+            let mut part = vec![0; length(range.start, range.end)];
+            for (here, bytes) in outside(range, &lost).zip(&mut found) {
+                let at = length(range.start, here.start);
+                let place = part.get_mut(at..at.saturating_add(bytes.len()));
+                place
+                    .ok_or(ErrorKind::UnexpectedEof)?
+                    .copy_from_slice(&bytes);
             }
-            return Ok(zeros());
+            parts.push(part);
         }
-        let middle = range.start + length / 2;
-        let mut bytes = self.fetch_around(range.start..middle)?;
-        bytes.extend(self.fetch_around(middle..range.end)?);
-        Ok(bytes)
+        self.missing = joined(lost.into_iter());
+        Ok(parts)
     }
 
     /// Passes on the packets of the complete frames at the start of `bytes`, which are at offset
@@ -407,4 +407,12 @@ impl<'l> Frames<'l> {
     fn cut(&self, offset: u64) -> ReadError {
         self.damaged(offset, "it ends inside its frame")
     }
+}
+
+/// Whether a read may have failed because bytes are lost.
+fn may_be_lost(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionAborted
+    )
 }

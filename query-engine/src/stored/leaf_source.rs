@@ -11,6 +11,7 @@ use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 use super::frames::Frames;
 use super::origin_filter::answer_origin;
 use super::packet_events::PacketEvents;
+use super::ranges::joined;
 use super::times;
 use super::{Leaf, StoredLeaf};
 use crate::open_sidecar::OpenSidecar;
@@ -179,18 +180,6 @@ pub(crate) fn place_of(origin: &Origin) -> String {
         word(&origin.agent),
         word(&origin.storage)
     )
-}
-
-/// The ranges of chunks, with adjacent ones joined.
-fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if last.end == range.start => last.end = range.end,
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 impl ChunkSource for LeafSource {

@@ -12,6 +12,7 @@ pub(crate) mod leaf_source;
 mod origin_filter;
 mod packet_events;
 mod packets;
+mod ranges;
 pub(crate) mod set;
 mod slices;
 mod times;

@@ -31,6 +31,17 @@ struct Memory {
     requests: AtomicU64,
     moved: AtomicU64,
     batch: u64,
+    /// Bytes that are damaged, so that no range with one of them is returned.
+    damaged: Vec<Range<u64>>,
+}
+
+impl Memory {
+    fn damage_in(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let end = self.bytes.len() as u64..u64::MAX;
+        let lost = self.damaged.iter().cloned().chain([end]);
+        let inside = lost.map(|lost| lost.start.max(range.start)..lost.end.min(range.end));
+        inside.filter(|lost| lost.start < lost.end)
+    }
 }
 
 impl Fetch for Memory {
@@ -46,12 +57,21 @@ impl Fetch for Memory {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let read = |range: &Range<u64>| {
             let index = |at: u64| usize::try_from(at).unwrap();
-            let bytes = self.bytes.get(index(range.start)..index(range.end));
-            let bytes = bytes.ok_or(io::ErrorKind::UnexpectedEof)?;
+            if self.damage_in(range).next().is_some() {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let bytes = &self.bytes[index(range.start)..index(range.end)];
             self.moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             Ok(bytes.to_vec())
         };
         ranges.iter().map(read).collect()
+    }
+
+    fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        Ok(ranges
+            .iter()
+            .flat_map(|range| self.damage_in(range))
+            .collect())
     }
 }
 

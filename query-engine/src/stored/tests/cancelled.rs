@@ -19,6 +19,10 @@ impl Fetch for Leaving {
         self.cancel.lock().unwrap().cancel();
         bytes
     }
+
+    fn lost(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        self.data.lost(ranges)
+    }
 }
 
 #[test]

@@ -86,6 +86,82 @@ fn damaged_frames_are_skipped_and_reported_with_their_offset() {
 }
 
 #[test]
+fn packets_between_damaged_blocks_are_found() {
+    let line = |n: usize| {
+        format!("{{\"name\":\"r\",\"pid\":1,\"tid\":1,\"ts\":{n},\"dur\":1,\"ph\":\"X\"}}\n")
+    };
+    let packets: Vec<Vec<u8>> = (0..30).map(|n| line(n).into_bytes()).collect();
+    let (leaf, bytes, ends) = leaf_of(1, &packets, Codec::None);
+    // Packets that a damaged block contains, from the first to the last.
+    for (blocks, rows) in [
+        (&[(0, 3), (20, 24)][..], 21),
+        (&[(0, 0), (29, 29)], 28),
+        (&[(0, 9), (11, 19), (21, 29)], 2),
+        (&[(5, 5), (7, 7), (9, 9)], 27),
+        (&[(0, 29)], 0),
+    ] {
+        let start = |packet: usize| packet.checked_sub(1).map_or(512, |before| ends[before]);
+        let damaged: Vec<_> = blocks
+            .iter()
+            .map(|(first, last)| start(*first) + 10..ends[*last] - 10)
+            .collect();
+        let places = damaged.len() as u64;
+        let data = Arc::new(Memory {
+            bytes: bytes.clone(),
+            damaged,
+            ..Memory::default()
+        });
+        let set = StorageSet::open(vec![stored(&leaf, &data, None)], None).unwrap();
+        let request = Request::default();
+        let sources = set.sources(&request, &[]).unwrap();
+        data.requests.store(0, Ordering::Relaxed);
+        let (found, report) = count(&sources, &request, Limits::default()).unwrap();
+        assert_eq!(found, rows, "{blocks:?}");
+        assert_eq!(report.skipped_parts(), places, "{blocks:?} {report:?}");
+        // One for all and one for what is left, and as many for an end that is no frame.
+        let requests = data.requests.load(Ordering::Relaxed);
+        assert!(requests <= 4, "{blocks:?}: {requests}");
+    }
+}
+
+/// The bytes cannot be read now, which says nothing about them.
+struct Unreachable(io::ErrorKind);
+
+impl Fetch for Unreachable {
+    fn place(&self) -> String {
+        "far".to_owned()
+    }
+
+    fn fetch(&self, _: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        Err(self.0.into())
+    }
+
+    fn lost(&self, _: &[Range<u64>]) -> io::Result<Vec<Range<u64>>> {
+        Ok(Vec::new())
+    }
+}
+
+#[test]
+fn bytes_that_are_not_lost_but_cannot_be_read_are_no_damage() {
+    let (leaf, _, _) = leaf_of(1, &[b"{}\n".to_vec()], Codec::None);
+    for kind in [
+        io::ErrorKind::UnexpectedEof,
+        io::ErrorKind::ConnectionAborted,
+        io::ErrorKind::TimedOut,
+        io::ErrorKind::Other,
+    ] {
+        let data: Arc<dyn Fetch> = Arc::new(Unreachable(kind));
+        let mut frames = crate::stored::frames::Frames::new(&leaf, &*data).skipping_damage();
+        let read = frames.read_run(512..leaf.length, &mut |_, _, _| unreachable!());
+        assert!(
+            matches!(read, Err(crate::ReadError::Fetch { .. })),
+            "{read:?}"
+        );
+        assert_eq!(frames.into_damage().count, 0);
+    }
+}
+
+#[test]
 fn a_damaged_index_is_reported_and_does_not_change_the_result() {
     let (leaf, data, indexed) = rare();
     let (sidecar, length) = indexed.sidecar.clone().unwrap();
