@@ -10,7 +10,7 @@
 //! | matching events as rows, in order of time | [`write_rows`], [`row_formats`] |
 //! | counts and groups, from chunk summaries where these are exact | [`count`], [`group_by`] |
 //! | what was ruled out, read and found | [`Report`] |
-//! | making and updating indexes of files and leaves | [`index_files`], [`index_leaf`] |
+//! | making and updating indexes of files and leaves | [`index_files`], [`StorageSet::index`] |
 //!
 //! A few threads read tasks in parallel; each has one chunk (or one gzip piece) in memory. Rows
 //! that are found before earlier ones are buffered in memory up to a limit, then in a temporary
@@ -66,8 +66,7 @@ pub use file_content::{find_traces, is_ctf_folder, recognize_file, regular_file}
 pub use groups::{GROUP_BYTES_MAX, GROUPS_MAX, GroupSpec, GroupSpecError, group_by};
 pub use indexing::{
     BuildOptions, Built, BuiltColumns, IndexFile, IndexOptions, Indexed, IndexedLeaf,
-    LeafIndexOptions, Update, build, index_files, index_leaf, remove_leftovers, update_sidecar,
-    write_sidecar,
+    LeafIndexOptions, Update, build, index_files, remove_leftovers, update_sidecar, write_sidecar,
 };
 pub use listed_fields::{FIELDS_MAX, field_columns, list_fields};
 pub use packet_files::open_paths;

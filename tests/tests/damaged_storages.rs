@@ -2,12 +2,15 @@
 //! as if there were nothing. Neither does one of a folder that lacks index parts.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use harness::{Agent, Api, Request, Response, Server, Settings, run_tracehold};
 use serde_json::{Value, json};
 
 use crate::io_trace_reading::wait_until;
+use crate::queries::{settings, wait_for_indexes};
 use crate::repair::{DAMAGED, PACKETS, command, count, damaged, record};
 
 fn query(api: &mut Api, storage: &str, body: &Value) -> Response {
@@ -218,4 +221,67 @@ fn a_folder_of_a_storage_that_is_not_finalized_is_refused() {
         assert!(told.contains("OPEN, not finalized"), "{command}: {told}");
     }
     assert!(!written.exists());
+}
+
+/// The files of a storage with an ending.
+fn with_ending(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let names = fs::read_dir(folder).unwrap();
+    let paths = names.map(|name| name.unwrap().path());
+    let paths = paths.filter(|path| path.extension().is_some_and(|found| found == ending));
+    paths.collect()
+}
+
+#[test]
+fn the_index_of_damaged_data_is_made_once_and_again_when_the_data_is_intact() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &settings());
+    let mut api = server.api();
+    let storage = api.create_storage("restored");
+    Agent::register(&mut api, "host");
+    Agent::declare_stream(&mut api, "host", "reads", "dft", "none");
+    let agent = Agent::new(&storage, "host", "reads");
+    for sequence in 0..PACKETS {
+        agent.push(&mut api, sequence, record(sequence).as_bytes());
+    }
+    api.finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    server.kill();
+    let own = server.data().join("storages").join(&storage);
+    for index in with_ending(&own, "idx") {
+        fs::remove_file(index).unwrap();
+    }
+    let text = b"{\"id\":3,";
+    let place = |bytes: &[u8]| bytes.windows(text.len()).position(|part| part == text);
+    let names = fs::read_dir(&own).unwrap();
+    let mut files = names.map(|name| name.unwrap().path());
+    let has_text = |path: &PathBuf| fs::read(path).is_ok_and(|bytes| place(&bytes).is_some());
+    let data = files.find(has_text).unwrap();
+    let intact = fs::read(&data).unwrap();
+    let mut damaged = intact.clone();
+    damaged[place(&intact).unwrap()] ^= 1;
+    fs::write(&data, damaged).unwrap();
+    server.restart();
+    wait_for_indexes(&server, &storage);
+    let index = with_ending(&own, "idx").pop().unwrap();
+    let version = || {
+        let about = fs::metadata(&index).unwrap();
+        (about.ino(), about.mtime_nsec())
+    };
+    let made = version();
+    let mut api = server.api();
+    for _ in 0..5 {
+        let counted = count(&mut api, &storage, false).json();
+        assert_eq!(counted["count"], PACKETS - 1, "{counted}");
+        assert_eq!(counted["skipped_records"], 1, "{counted}");
+        // Longer than it takes to make an index of eight packets.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(version(), made, "it was made again");
+    fs::write(&data, intact).unwrap();
+    let found = api.verify(&storage);
+    assert!(found.is_empty(), "{found:?}");
+    wait_until("the index of intact data", || {
+        let counted = count(&mut server.api(), &storage, false).json();
+        counted["count"] == PACKETS && counted["skipped"].is_null()
+    });
 }

@@ -15,8 +15,7 @@ impl<'a> FieldReader<'a> {
         expected: u8,
         bytes: &'a [u8],
     ) -> Result<FieldReader<'a>, AttachmentError> {
-        let mut reader = FieldReader { name, rest: bytes };
-        let found = reader.byte()?;
+        let (found, reader) = FieldReader::open_any(name, expected, bytes)?;
         if found == expected {
             Ok(reader)
         } else {
@@ -24,6 +23,25 @@ impl<'a> FieldReader<'a> {
                 name,
                 found,
                 expected,
+            })
+        }
+    }
+
+    /// Reads the version of the attachment `name`, and refuses those after `newest`.
+    pub(super) fn open_any(
+        name: &'static str,
+        newest: u8,
+        bytes: &'a [u8],
+    ) -> Result<(u8, FieldReader<'a>), AttachmentError> {
+        let mut reader = FieldReader { name, rest: bytes };
+        let found = reader.byte()?;
+        if (1..=newest).contains(&found) {
+            Ok((found, reader))
+        } else {
+            Err(AttachmentError::Version {
+                name,
+                found,
+                expected: newest,
             })
         }
     }

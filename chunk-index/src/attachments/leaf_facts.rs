@@ -1,16 +1,22 @@
 //! `leaf.facts`: the leaf that an index belongs to, so that it is not used for another.
 //!
 //! ```text
-//! version u8 (1) | storage 16 bytes | leaf u64 | unit of times u8 (0 ns, 1 µs, 2 ms, 3 s)
+//! version u8 (2) | storage 16 bytes | leaf u64 | unit of times u8 (0 ns, 1 µs, 2 ms, 3 s)
 //! | CRC32C of the trace metadata u32 | metadata records u64 | unreadable records u64
+//! | flags u8 (1: bytes were damaged; 2: the unit of times may be lost)
 //! ```
+//!
+//! Version 1 has no flags.
 
 use storage_format::{LeafId, StorageId};
 
 use super::fields::FieldReader;
 use super::{AttachmentError, StoredUnit};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+const DAMAGED: u8 = 1;
+const UNIT_LOST: u8 = 2;
 
 /// The leaf that an index belongs to, and how its packets were decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +33,11 @@ pub struct LeafFacts {
     pub metadata: u64,
     /// Records that cannot be read.
     pub broken: u64,
+    /// Whether the bytes that were indexed were not those that were written: the index has their
+    /// checksum, and lacks what could not be read.
+    pub is_damaged: bool,
+    /// Whether no packet declares the unit, but one that cannot be read may have.
+    pub is_unit_lost: bool,
 }
 
 impl LeafFacts {
@@ -42,6 +53,8 @@ impl LeafFacts {
         out.extend_from_slice(&self.metadata_checksum.to_le_bytes());
         out.extend_from_slice(&self.metadata.to_le_bytes());
         out.extend_from_slice(&self.broken.to_le_bytes());
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        out.push(flag(self.is_damaged, DAMAGED) | flag(self.is_unit_lost, UNIT_LOST));
         out
     }
 
@@ -51,19 +64,26 @@ impl LeafFacts {
     ///
     /// When the bytes are of another version or damaged.
     pub fn decode(bytes: &[u8]) -> Result<LeafFacts, AttachmentError> {
-        let mut reader = FieldReader::open(LeafFacts::NAME, VERSION, bytes)?;
+        let (version, mut reader) = FieldReader::open_any(LeafFacts::NAME, VERSION, bytes)?;
         let storage = StorageId::from_bytes(reader.array()?);
         let leaf = LeafId(reader.u64()?);
         let unit = StoredUnit::from_code(reader.byte()?);
-        let facts = LeafFacts {
+        let unit = unit.ok_or_else(|| reader.damaged("unknown unit of times"))?;
+        let (metadata_checksum, metadata, broken) = (reader.u32()?, reader.u64()?, reader.u64()?);
+        let flags = if version == 1 { 0 } else { reader.byte()? };
+        if flags & !(DAMAGED | UNIT_LOST) != 0 {
+            return Err(reader.damaged("unknown flags"));
+        }
+        reader.end()?;
+        Ok(LeafFacts {
             storage,
             leaf,
-            unit: unit.ok_or_else(|| reader.damaged("unknown unit of times"))?,
-            metadata_checksum: reader.u32()?,
-            metadata: reader.u64()?,
-            broken: reader.u64()?,
-        };
-        reader.end()?;
-        Ok(facts)
+            unit,
+            metadata_checksum,
+            metadata,
+            broken,
+            is_damaged: flags & DAMAGED != 0,
+            is_unit_lost: flags & UNIT_LOST != 0,
+        })
     }
 }

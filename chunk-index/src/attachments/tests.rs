@@ -16,6 +16,8 @@ fn leaf_facts() -> LeafFacts {
         metadata_checksum: 0xdead_beef,
         metadata: 7,
         broken: u64::MAX,
+        is_damaged: true,
+        is_unit_lost: false,
     }
 }
 
@@ -132,7 +134,7 @@ fn golden_bytes_are_written_and_read() {
         DftDamage::decode,
     );
     let (leaf, dft, file) = (leaf_facts(), dft_facts(), packet_file_facts());
-    check("v1/leaf.facts", &leaf.encode(), &leaf, LeafFacts::decode);
+    check("v2/leaf.facts", &leaf.encode(), &leaf, LeafFacts::decode);
     let stamp = FileStamp {
         inode: 7,
         changed: -2,
@@ -174,6 +176,22 @@ fn golden_bytes_are_written_and_read() {
         StoredHash::Number(u64::MAX),
     ];
     assert_eq!(hashes, expected);
+}
+
+#[test]
+fn facts_of_leaves_of_version_1_are_read() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/v1/leaf.facts");
+    let expected = LeafFacts {
+        is_damaged: false,
+        ..leaf_facts()
+    };
+    let bytes = std::fs::read(path).unwrap();
+    assert_eq!(LeafFacts::decode(&bytes), Ok(expected));
+    let longer = [&bytes[..], &[0]].concat();
+    assert!(LeafFacts::decode(&longer).is_err());
+    let mut unknown = expected.encode();
+    *unknown.last_mut().unwrap() = 4;
+    assert!(LeafFacts::decode(&unknown).is_err());
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::skipped::unreadable_records;
 use crate::slices::{self, of_attachment};
 use crate::stored::frames::Frames;
 use crate::stored::leaf_source::{origin_of, place_of};
-use crate::stored::set::belongs;
+use crate::stored::set::{OpenLeaf, belongs};
 use crate::stored::{Leaf, StorageSet, StoredLeaf};
 use crate::{ReadError, Skipped};
 
@@ -60,6 +60,8 @@ pub struct IndexedLeaf {
     pub read_bytes: u64,
     /// What of the whole leaf cannot be read.
     pub skipped: Option<Skipped>,
+    /// Whether the bytes are not those that were written.
+    pub is_damaged: bool,
 }
 
 /// Indexes a leaf: completely, or starting where `old` ends, if that was made with the same
@@ -70,13 +72,13 @@ pub struct IndexedLeaf {
 /// When the data file cannot be read, the metadata that its packets need is missing, or `goes_on`
 /// returns false. Damaged packets, and what a data file that was cut lacks, are skipped and
 /// counted.
-pub fn index_leaf(
-    stored: &StoredLeaf,
-    context: &StreamContext,
+fn index_leaf(
+    open: &OpenLeaf,
     old: Option<Index>,
     options: &LeafIndexOptions,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Option<IndexedLeaf>, ReadError> {
+    let (stored, context) = (&open.stored, &open.context);
     let leaf = &stored.leaf;
     let config = options.config(leaf.path.kind);
     let old = old.filter(|old| {
@@ -111,12 +113,17 @@ pub fn index_leaf(
         })?;
     }
     build.covered.length = leaf.length;
-    build.covered.checksum = Some(u64::from(frames.checksum));
-    let read_bytes = frames.fetched_bytes;
+    let (read_checksum, read_bytes) = (frames.checksum, frames.fetched_bytes);
+    build.covered.checksum = Some(u64::from(read_checksum));
     let damage = frames.into_damage();
     // A query that uses the index counts the damage without reading it.
     build.counted.broken += damage.count;
-    let (index, decoded, unreadable) = build.finish(leaf, stored.trace.checksum, context);
+    build.is_damaged = match leaf.checksum {
+        Some(checksum) => checksum != read_checksum,
+        None => build.is_damaged || damage.count > 0,
+    };
+    let is_damaged = build.is_damaged;
+    let (index, decoded, unreadable) = build.finish(open);
     let mut reasons = damage.faults;
     if unreadable > damage.count {
         reasons.push(unreadable_records(&stored.data.place(), unreadable));
@@ -125,6 +132,7 @@ pub fn index_leaf(
         index,
         decoded,
         read_bytes,
+        is_damaged,
         skipped: (unreadable > 0).then_some(Skipped {
             storage: Some(leaf.storage),
             parts: unreadable,
@@ -140,6 +148,7 @@ struct Build {
     end: u64,
     covered: Identity,
     counted: Decoded,
+    is_damaged: bool,
     names: HashNames,
     /// Of Chrome packets.
     unpaired: Option<Unpaired>,
@@ -175,6 +184,7 @@ impl Build {
                 metadata: facts.metadata,
                 broken: facts.broken,
             }),
+            is_damaged: facts(&index).is_some_and(|facts| facts.is_damaged),
             names: names(&index).unwrap_or_default(),
             unpaired: is_chrome.then(|| {
                 let mut all = Unpaired::default();
@@ -195,12 +205,7 @@ impl Build {
         self.chunker.packet(frame, header.number, packet);
     }
 
-    fn finish(
-        mut self,
-        leaf: &Leaf,
-        metadata_checksum: u32,
-        context: &StreamContext,
-    ) -> (Index, Decoded, u64) {
+    fn finish(mut self, open: &OpenLeaf) -> (Index, Decoded, u64) {
         let chunked = self.chunker.finish();
         for (chunk, summary) in chunked.chunks {
             self.index.push(chunk, summary);
@@ -210,18 +215,21 @@ impl Build {
             events: 0,
             ..chunked.decoded
         };
+        let leaf = &open.stored.leaf;
         let facts = LeafFacts {
             storage: leaf.storage,
             leaf: leaf.leaf,
-            unit: stored_unit(context.unit),
-            metadata_checksum,
+            unit: stored_unit(open.context.unit),
+            metadata_checksum: open.stored.trace.checksum,
             metadata: decoded.metadata,
             broken: decoded.broken,
+            is_damaged: self.is_damaged,
+            is_unit_lost: open.lost.unit,
         };
         self.index.set_identity(self.covered);
         self.index.attach(LeafFacts::NAME, facts.encode());
         if let Some(unpaired) = &self.unpaired {
-            let bytes = slices::attachment(unpaired, context.outside.as_deref());
+            let bytes = slices::attachment(unpaired, open.context.outside.as_deref());
             self.index.attach(ChromeUnpaired::NAME, bytes);
         }
         if let Some(declared) = chunked.names {
@@ -239,7 +247,9 @@ impl StorageSet {
     ///
     /// # Errors
     ///
-    /// As [`index_leaf`].
+    /// When the data file cannot be read, the metadata that its packets need is missing, or
+    /// `goes_on` returns false. Damaged packets, and what a data file that was cut lacks, are
+    /// skipped and counted.
     pub fn index(
         &self,
         position: usize,
@@ -255,17 +265,22 @@ impl StorageSet {
             let bytes = fetch.fetch_one(0..*length).ok()?;
             index_of(&open.stored, open.context.unit, &bytes)
         });
-        index_leaf(&open.stored, &open.context, old, options, goes_on)
+        index_leaf(open, old, options, goes_on)
     }
 }
 
-/// The complete index in `bytes`, to be extended, if it belongs to the leaf.
+/// The complete index in `bytes`, to be extended, if it belongs to the leaf. One of the whole leaf
+/// is not extended but replaced if the bytes were damaged: they may have been restored since.
 fn index_of(stored: &StoredLeaf, unit: TimeUnit, bytes: &[u8]) -> Option<Index> {
     let index = Sidecar::read(bytes).ok()?;
     let facts = LeafFacts::decode(index.attachment(LeafFacts::NAME)?).ok()?;
+    let is_whole = index.identity().length == stored.leaf.length;
+    if is_whole && facts.is_damaged {
+        return None;
+    }
     // The leaf may have grown since.
     let leaf = Leaf {
-        checksum: None,
+        checksum: stored.leaf.checksum.filter(|_| is_whole),
         ..stored.leaf.clone()
     };
     let growing = StoredLeaf {

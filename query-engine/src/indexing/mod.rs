@@ -23,6 +23,6 @@ pub use columns::BuiltColumns;
 pub use dft_file::{BuildOptions, Built, build};
 pub use dft_sidecar::update_sidecar;
 pub use files::{IndexFile, IndexOptions, index_files};
-pub use leaf::{IndexedLeaf, LeafIndexOptions, index_leaf};
+pub use leaf::{IndexedLeaf, LeafIndexOptions};
 pub use sidecar_writer::{remove_leftovers, write_sidecar};
 pub use update::{Indexed, Update};

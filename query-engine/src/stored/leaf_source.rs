@@ -15,6 +15,7 @@ use super::ranges::joined;
 use super::times;
 use super::{Leaf, StoredLeaf};
 use crate::open_sidecar::OpenSidecar;
+use crate::skipped::unreadable_records;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
 use crate::{Evidence, Fetch, ReadError};
 
@@ -32,12 +33,15 @@ pub struct LeafSource {
 
 /// What packets that cannot be read may have declared.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct LostDeclarations {
+pub(crate) struct LostDeclarations {
     /// The unit of times, which no other packet declares.
-    pub(super) unit: bool,
+    pub(crate) unit: bool,
     /// Texts of hashes.
-    pub(super) names: bool,
+    pub(crate) names: bool,
 }
+
+/// What the loss of a packet before the first declared unit means.
+const UNIT_LOST: &str = "; it may have declared the unit of times, which are read as microseconds";
 
 enum Part {
     /// With the number of records that cannot be read.
@@ -208,6 +212,16 @@ impl ChunkSource for LeafSource {
         self.unused.clone()
     }
 
+    fn faults(&self) -> Vec<String> {
+        match &self.part {
+            Part::Indexed(_, records @ 1..) if self.lost.unit => {
+                let records = unreadable_records(&self.place(), *records);
+                vec![format!("{records}{UNIT_LOST}")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn unreadable(&self) -> Option<u64> {
         match &self.part {
             Part::Indexed(_, records) => Some(*records),
@@ -284,9 +298,7 @@ impl ChunkSource for LeafSource {
         counters.fetched_bytes += frames.fetched_bytes;
         let mut damage = frames.into_damage();
         if let Some(fault) = damage.faults.first_mut().filter(|_| self.lost.unit) {
-            fault.push_str(
-                "; it may have declared the unit of times, which are read as microseconds",
-            );
+            fault.push_str(UNIT_LOST);
         }
         counters.decoded.broken += damage.count;
         counters.faults.extend(damage.faults);

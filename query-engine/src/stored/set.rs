@@ -33,9 +33,11 @@ pub(crate) struct OpenLeaf {
     sidecar: Option<Arc<OpenSidecar>>,
     /// Records that cannot be read, according to the chunk index.
     unreadable: u64,
+    /// Whether the chunk index is one of damaged bytes.
+    is_index_of_damage: bool,
     unused: Option<String>,
     pub(crate) context: StreamContext,
-    lost: LostDeclarations,
+    pub(crate) lost: LostDeclarations,
     /// The slices of its stream (`chrome`).
     slices: Option<Arc<StreamSlices>>,
     /// Bytes that a chunk index covers whose durations are no longer those of the slices.
@@ -100,7 +102,7 @@ impl StorageSet {
             );
             let (unit, is_unit_lost) = match (units.get(&key), facts) {
                 (Some(known), _) => *known,
-                (None, Some(facts)) => (unit_of(facts.unit), false),
+                (None, Some(facts)) => (unit_of(facts.unit), facts.is_unit_lost),
                 (None, None) if kind == Kind::Dft => declared_unit(&stored)?,
                 (None, None) => (TimeUnit::default(), false),
             };
@@ -115,6 +117,7 @@ impl StorageSet {
                 // An index that was made with another unit has other times.
                 sidecar: sidecar.filter(|_| facts.is_some_and(|facts| unit_of(facts.unit) == unit)),
                 unreadable: facts.map_or(0, |facts| facts.broken),
+                is_index_of_damage: facts.is_some_and(|facts| facts.is_damaged),
                 unused,
                 stored,
                 lost: LostDeclarations {
@@ -176,6 +179,13 @@ impl StorageSet {
         leaves.filter_map(|open| Some((open.stored.leaf.leaf, open.unused.as_deref()?)))
     }
 
+    /// Whether the chunk index of the leaf at this position in [`StorageSet::leaves`] was made from
+    /// damaged bytes: if these were restored since, another one knows more.
+    pub fn is_index_of_damage(&self, position: usize) -> bool {
+        let open = self.leaves.get(position);
+        open.is_some_and(|open| open.is_index_of_damage && open.sidecar.is_some())
+    }
+
     /// The leaves, each with the bytes that its chunk index does not cover.
     pub fn leaves(&self) -> impl Iterator<Item = (&Leaf, u64)> {
         self.leaves.iter().map(|open| {
@@ -216,7 +226,7 @@ impl StorageSet {
                 let (context, cache) = (open.context.clone(), self.cache.clone());
                 let source =
                     LeafSource::indexed(&open.stored, context, (sidecar, open.unreadable), cache);
-                sources.push(Box::new(source));
+                sources.push(Box::new(source.lacking(open.lost)));
             }
             let rest = LeafSource::plain(&open.stored, open.context, from, open.unused);
             let rest = rest.lacking(open.lost);
@@ -360,8 +370,10 @@ pub(crate) fn belongs(
     if covered.length > leaf.length {
         return Err("it covers more bytes than the data file has");
     }
+    // An index of damaged bytes has another checksum than the bytes that were written.
     if let Some(checksum) = leaf.checksum
-        && (covered.length, covered.checksum) != (leaf.length, Some(u64::from(checksum)))
+        && (covered.length != leaf.length
+            || (!facts.is_damaged && covered.checksum != Some(u64::from(checksum))))
     {
         return Err("the data file has another length or checksum than when it was indexed");
     }

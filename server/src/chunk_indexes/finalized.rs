@@ -175,6 +175,7 @@ impl Plan {
             .map(|key| key.leaf)
             .filter(|leaf| bundles.find(*leaf).is_some())
             .collect();
+        let of_damage = maker.indexes.known.lock().of_damage(self.id);
         let found = blocking(move || {
             let sidecars: HashMap<LeafId, _> = leaves
                 .iter()
@@ -188,12 +189,18 @@ impl Plan {
                 bytes.is_ok_and(|bytes| Sidecar::read(&bytes).is_ok())
             };
             let set = StorageSet::open(leaves, None)?;
-            let conditions = set.leaves().map(|(leaf, uncovered)| {
+            // The data may have been restored since.
+            let is_old = |position: usize, leaf: LeafId| {
+                set.is_index_of_damage(position) && !of_damage.contains(&leaf)
+            };
+            let leaves = set.leaves().enumerate();
+            let conditions = leaves.map(|(position, (leaf, uncovered))| {
                 let leaf = leaf.leaf;
-                let condition = match (uncovered, bundled.contains(&leaf)) {
-                    (0, true) if is_whole(leaf) => Condition::Bundled,
-                    (0, false) if is_whole(leaf) => Condition::Loose,
-                    _ => Condition::Lacking,
+                let is_usable = uncovered == 0 && is_whole(leaf) && !is_old(position, leaf);
+                let condition = match (is_usable, bundled.contains(&leaf)) {
+                    (true, true) => Condition::Bundled,
+                    (true, false) => Condition::Loose,
+                    (false, _) => Condition::Lacking,
                 };
                 (leaf, condition)
             });

@@ -65,6 +65,7 @@ impl IndexMaker {
             index,
             read_bytes,
             skipped,
+            is_damaged,
             ..
         }) = indexed
         else {
@@ -72,7 +73,12 @@ impl IndexMaker {
         };
         self.unreadable.found(skipped.as_slice());
         self.metrics.queries.indexed_bytes.inc_by(read_bytes);
-        Ok(Some(index.encode()?))
+        let bytes = index.encode()?;
+        if let Some((leaf, _)) = set.leaves().nth(position) {
+            let mut known = self.indexes.known.lock();
+            known.made(leaf.storage, leaf.leaf, is_damaged);
+        }
+        Ok(Some(bytes))
     }
 }
 

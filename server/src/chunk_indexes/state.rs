@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use parking_lot::Mutex;
 use query_engine::LeafIndexOptions;
 use serde::Serialize;
-use storage_format::StorageId;
+use storage_format::{LeafId, StorageId};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
@@ -42,6 +42,9 @@ pub(super) struct Known {
     pub(super) damaged: HashSet<StorageId>,
     /// Finalized storages with provenance that is in no bundle.
     pub(super) unbundled: HashSet<StorageId>,
+    /// Leaves of which an index of damaged data was made since the server started or a verification
+    /// found no damage. One from before is made again: the data may have been restored.
+    of_damage: HashMap<StorageId, HashSet<LeafId>>,
 }
 
 impl Known {
@@ -65,10 +68,25 @@ impl Known {
         }
     }
 
+    /// An index of a leaf was made.
+    pub(super) fn made(&mut self, id: StorageId, leaf: LeafId, is_of_damage: bool) {
+        if is_of_damage {
+            self.of_damage.entry(id).or_default().insert(leaf);
+        } else if let Some(leaves) = self.of_damage.get_mut(&id) {
+            leaves.remove(&leaf);
+        }
+    }
+
+    /// Leaves of which an index of damaged data is used as it is.
+    pub(super) fn of_damage(&self, id: StorageId) -> HashSet<LeafId> {
+        self.of_damage.get(&id).cloned().unwrap_or_default()
+    }
+
     /// Forgets what was deleted.
     pub(super) fn keep(&mut self, present: &HashSet<StorageId>) {
         self.settled.retain(|id, _| present.contains(id));
         self.unbundled.retain(|id| present.contains(id));
+        self.of_damage.retain(|id, _| present.contains(id));
     }
 
     pub(super) fn forget(&mut self, id: StorageId) {
@@ -76,6 +94,7 @@ impl Known {
         self.wanted.remove(&id);
         self.damaged.remove(&id);
         self.unbundled.remove(&id);
+        self.of_damage.remove(&id);
     }
 }
 
@@ -96,6 +115,14 @@ impl ChunkIndexes {
     pub(crate) fn rebuild(&self, id: StorageId) {
         self.known.lock().damaged.insert(id);
         self.check(id);
+    }
+
+    /// Makes indexes of damaged data again, because the data of the storage is intact now.
+    pub(crate) fn renew_those_of_damage(&self, id: StorageId) {
+        let of_damage = self.known.lock().of_damage.remove(&id);
+        if of_damage.is_some_and(|leaves| !leaves.is_empty()) {
+            self.check(id);
+        }
     }
 
     /// Lets provenance that was reported for a finalized storage be moved to its bundles, with what

@@ -220,7 +220,12 @@ async fn run(
     }
     let verified = match app.engine.reading().verify(id, job.progress()).await {
         Ok(report) if report.is_cancelled => Err(StorageError::Cancelled.into()),
-        Ok(report) => Ok(report.into()),
+        Ok(report) => {
+            if report.damage.is_empty() {
+                app.indexes.renew_those_of_damage(id);
+            }
+            Ok(report.into())
+        }
         Err(error) => Err(error.into()),
     };
     job.end(None, verified)

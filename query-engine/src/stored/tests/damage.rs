@@ -261,3 +261,114 @@ fn an_index_build_goes_on_behind_damage_and_counts_it() {
         }
     }
 }
+
+/// A leaf of nine packets with one event each, and its bytes.
+fn nine() -> (Leaf, Vec<u8>, Vec<u64>) {
+    let line =
+        |n: usize| format!("{{\"name\":\"r\",\"pid\":1,\"tid\":1,\"ts\":{n},\"ph\":\"X\"}}\n");
+    let packets: Vec<Vec<u8>> = (0..9).map(|n| line(n).into_bytes()).collect();
+    leaf_of(1, &packets, Codec::None)
+}
+
+/// The bytes of an index of a leaf, made after this one.
+fn indexed(leaf: &Leaf, bytes: &[u8], old: Option<Vec<u8>>) -> Vec<u8> {
+    let data = Arc::new(Memory {
+        bytes: bytes.to_vec(),
+        ..Memory::default()
+    });
+    let set = StorageSet::open(vec![stored(leaf, &data, old)], None).unwrap();
+    let built = set.index(0, &LeafIndexOptions::default(), &|| true);
+    built.unwrap().unwrap().index.encode().unwrap()
+}
+
+/// Events, skipped parts, and whether the index was used, if not of all leaves.
+fn counted(leaf: &Leaf, bytes: &[u8], index: &[u8]) -> (u64, u64, usize) {
+    let data = Arc::new(Memory {
+        bytes: bytes.to_vec(),
+        ..Memory::default()
+    });
+    let plain = stored(leaf, &data, Some(index.to_vec()));
+    let set = StorageSet::open(vec![plain], None).unwrap();
+    let request = Request::default();
+    let sources = set.sources(&request, &[]).unwrap();
+    let (found, report) = count(&sources, &request, Limits::default()).unwrap();
+    (found, report.skipped_parts(), report.indexed)
+}
+
+#[test]
+fn an_index_of_damaged_data_is_used_and_another_is_made_of_what_was_restored() {
+    let (leaf, bytes, ends) = nine();
+    assert!(leaf.checksum.is_some());
+    let at = |offset: u64| usize::try_from(offset).unwrap();
+    let mut packet = bytes.clone();
+    packet[at(ends[3]) + 100] ^= 1;
+    // No packet contains it.
+    let mut padding = bytes.clone();
+    padding[at(ends[3]) - 1] ^= 1;
+    for (what, damaged, found) in [
+        ("packet", packet, (8, 1, 1)),
+        ("padding", padding, (9, 0, 1)),
+    ] {
+        let index = indexed(&leaf, &damaged, None);
+        assert_eq!(counted(&leaf, &damaged, &index), found, "{what}");
+        let again = indexed(&leaf, &damaged, Some(index.clone()));
+        assert_eq!(counted(&leaf, &damaged, &again), found, "{what}");
+        let restored = indexed(&leaf, &bytes, Some(index));
+        assert_eq!(counted(&leaf, &bytes, &restored), (9, 0, 1), "{what}");
+        // An index of intact data belongs to the data with its checksum only.
+        let other = Leaf {
+            checksum: leaf.checksum.map(|checksum| checksum ^ 1),
+            ..leaf.clone()
+        };
+        assert_eq!(counted(&other, &bytes, &restored), (9, 0, 0), "{what}");
+        // Made before the storage was finalized.
+        let open = Leaf {
+            checksum: None,
+            ..leaf.clone()
+        };
+        let early = indexed(&open, &damaged, None);
+        assert_eq!(counted(&open, &damaged, &early), found, "{what}");
+        let late = indexed(&leaf, &damaged, Some(early));
+        assert_eq!(counted(&leaf, &damaged, &late), found, "{what}");
+    }
+}
+
+#[test]
+fn a_lost_unit_is_told_with_and_without_an_index() {
+    let head =
+        b"{\"name\":\"CM\",\"ph\":\"M\",\"args\":{\"name\":\"time_metric\",\"value\":\"ns\"}}\n";
+    let line =
+        |n: usize| format!("{{\"name\":\"r\",\"pid\":1,\"tid\":1,\"ts\":{n},\"ph\":\"X\"}}\n");
+    let mut packets = vec![head.to_vec()];
+    packets.extend((0..5).map(|n| line(n).into_bytes()));
+    let (leaf, mut bytes, _) = leaf_of(1, &packets, Codec::None);
+    let reasons = |bytes: &[u8], index: Option<Vec<u8>>| {
+        let data = Arc::new(Memory {
+            bytes: bytes.to_vec(),
+            ..Memory::default()
+        });
+        let set = StorageSet::open(vec![stored(&leaf, &data, index)], None).unwrap();
+        let request = Request::default();
+        let sources = set.sources(&request, &[]).unwrap();
+        let (found, report) = count(&sources, &request, Limits::default()).unwrap();
+        let reasons: Vec<String> = report.skipped_reasons().map(str::to_owned).collect();
+        (found, report.indexed, reasons)
+    };
+    let check = |bytes: &[u8], parts: usize| {
+        for index in [None, Some(indexed(&leaf, bytes, None))] {
+            let is_indexed = usize::from(index.is_some());
+            let (found, used, reasons) = reasons(bytes, index);
+            assert_eq!((found, used), (5, is_indexed), "{reasons:?}");
+            assert_eq!(reasons.len(), parts, "{reasons:?}");
+            let told = reasons.iter().filter(|reason| {
+                reason.ends_with(
+                    "it may have declared the unit of times, which are read as microseconds",
+                )
+            });
+            assert_eq!(told.count(), parts, "{reasons:?}");
+        }
+    };
+    check(&bytes, 0);
+    bytes[512 + 100] ^= 1;
+    check(&bytes, 1);
+}
