@@ -133,6 +133,55 @@ fn an_output_file_is_complete_or_unchanged() {
 }
 
 #[test]
+fn a_refused_decode_leaves_its_output_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (trace, notes, out) = (path("trace.pfw"), path("notes.txt"), path("out"));
+    write_trace(Path::new(&trace), 30);
+    fs::write(&notes, "no trace\n").unwrap();
+    let ctf = path("lttng");
+    copy_all(&small_traces()[0], Path::new(&ctf));
+    let io_trace = path("io.trace");
+    fs::copy(&small_traces()[2], &io_trace).unwrap();
+    fs::write(&out, "earlier").unwrap();
+    let day = ["--from", "2026-01-01"];
+    let cases: [(&[&str], &str); 8] = [
+        (&[&notes], "notes.txt"),
+        (&["/nonexistent"], "/nonexistent"),
+        (&[&ctf, "--details", day[0], day[1]], "--details prints all"),
+        (&[&ctf, "--details", "--clock-date"], "--details prints all"),
+        (&[&ctf, "-p", "compact=yes"], "--params is of --details"),
+        (&[&ctf, "--json", "-o", "ctf"], "--json prints events"),
+        (&[&io_trace, day[0], day[1]], "times and counts apply"),
+        (&[&trace, &notes], "notes.txt"),
+    ];
+    for (arguments, expected) in cases {
+        let (code, printed, errors) = run(&[&["decode"], arguments, &["-w", &out]].concat());
+        assert!(code >= 2 && printed.is_empty(), "{arguments:?}: {errors}");
+        assert!(errors.contains(expected), "{arguments:?}: {errors}");
+        assert_eq!(
+            fs::read_to_string(&out).unwrap(),
+            "earlier",
+            "{arguments:?}"
+        );
+    }
+    let (code, printed, errors) = run(&["decode", &trace, "-w", &out]);
+    assert_eq!((code, printed.as_str()), (0, ""), "{errors}");
+    let (_, expected, _) = run(&["decode", &trace]);
+    assert_eq!(fs::read_to_string(&out).unwrap(), expected);
+    let names = fs::read_dir(folder.path()).unwrap();
+    assert_eq!(names.count(), 5, "nothing unfinished remains");
+    // Two traces of one name: nothing is written of the first.
+    let (one, two, both) = (path("one/lttng"), path("two/lttng"), path("both"));
+    for copy in [&one, &two] {
+        copy_all(&small_traces()[0], Path::new(copy));
+    }
+    let (code, _, errors) = run(&["decode", "-o", "ctf", "-w", &both, &one, &two]);
+    assert!(code == 2 && errors.contains("two traces"), "{errors}");
+    assert!(!Path::new(&both).exists());
+}
+
+#[test]
 fn an_output_file_is_none_of_the_inputs() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

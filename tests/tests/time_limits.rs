@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use harness::{Api, Server};
+use harness::{Agent, Api, Server};
 use serde_json::json;
 
 use crate::queries::{mount, push, run, settings};
@@ -83,7 +83,7 @@ fn a_limit_without_a_unit_is_refused_where_units_differ() {
     };
     let (code, said) = copy(&bare);
     assert!(code == 2 && said.contains("1795222800000000us"), "{said}");
-    assert_eq!(copy(&(bare + "us")).0, 0);
+    assert_eq!(copy(&format!("{bare}us")).0, 0);
     // The number is nanoseconds over HTTP, unless a person wrote it.
     let path = format!("/storages/{storage}/query");
     let mut api = server.api();
@@ -108,6 +108,50 @@ fn a_limit_without_a_unit_is_refused_where_units_differ() {
         );
     }
     check_refused(&mut api);
+    // The trace is printed with the same limits.
+    for name in ["--from", "--to"] {
+        let decode = |time: &str| run(&["decode", &file, "-o", "counter", name, time]);
+        let (code, printed, told) = decode(&bare);
+        assert_eq!((code, printed.as_str()), (2, ""), "{told}");
+        assert!(told.contains("1795222800000000us"), "{told}");
+        let events = if name == "--from" {
+            "2 Event"
+        } else {
+            "1 Event"
+        };
+        for time in [bare.clone() + "us", nanos.clone(), nanos.clone() + "ns"] {
+            let (code, printed, told) = decode(&time);
+            assert!(
+                code == 0 && printed.contains(events),
+                "{time}: {printed} {told}"
+            );
+        }
+    }
+}
+
+/// Streams of different kinds, one of which cannot be decoded and so has no times at all.
+#[test]
+fn a_limit_without_a_unit_is_refused_in_a_storage_of_several_kinds() {
+    let folder = tempfile::tempdir().unwrap();
+    let us = 1_795_222_800_000_000;
+    let file = trace(folder.path(), us);
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let mut api = server.api();
+    let storage = api.create_storage("trace");
+    push(&server, &storage, Path::new(&file), "4096");
+    Agent::register(&mut api, "a");
+    for (stream, kind) in [("spans", "otlp"), ("events", "ctf")] {
+        Agent::declare_stream(&mut api, "a", stream, kind, "none");
+        Agent::new(&storage, "a", stream).push(&mut api, 0, b"\xff\xff not a packet");
+    }
+    let url = server.url();
+    let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+    for time in [us.to_string(), (us * 1_000).to_string()] {
+        let error = count(&stored, &["--from", &time]).unwrap_err();
+        assert!(error.contains("others in nanoseconds"), "{error}");
+    }
+    let counted = count(&stored, &["--from", &format!("{us}us")]);
+    assert_eq!(counted.as_deref(), Ok("2"));
 }
 
 #[test]

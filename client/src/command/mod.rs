@@ -17,6 +17,7 @@ mod index;
 mod inspect;
 mod io_trace;
 mod mount;
+mod output_file;
 mod output_path;
 mod packet_file;
 mod progress;

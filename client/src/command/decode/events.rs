@@ -33,7 +33,12 @@ pub(super) fn decode(
     } else {
         None
     };
-    let mut printer = Printer::new(format, selection.window(begin)?);
+    let window = selection.window(begin)?;
+    let units = sources.iter().filter_map(|source| source.unit());
+    selection
+        .bare_times()
+        .check((window.from, window.to), units)?;
+    let mut printer = Printer::new(format, window);
     let mut scratch = Scratch::default();
     let (mut broken, mut is_complete) = (0, true);
     for source in &sources {

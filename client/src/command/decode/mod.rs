@@ -9,20 +9,19 @@ mod rocksdb;
 mod selection;
 mod trimmed;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use query_language::time::{IntegerUnit, Time, TimeError, parse_bound, parse_time};
 use trace_kinds::Content;
 
-use super::output_path::check_output;
+use super::output_file::OutputFile;
 use super::{CommandError, Context, Exit, refuse};
 use crate::clock::now_nanos;
 use crate::file_content::recognize_file;
 use format::Format;
 use options::BabeltraceOptions;
-use selection::Selection;
+use selection::{Limit, Selection};
 
 const ACCEPTED: &str = "a CTF trace folder, a DFTracer file, a Chrome trace, a file of \
                         OpenTelemetry spans, an I/O or block cache trace of RocksDB, or an I/O \
@@ -52,11 +51,11 @@ pub(super) struct Decode {
     ///
     /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, a time of day on the day the trace begins,
     /// nanoseconds since 1970, seconds since 1970 with a fraction, or a duration before now (-1h).
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    from: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = limit, allow_hyphen_values = true)]
+    from: Option<Limit>,
     /// Print only events before TIME, exclusive
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
-    to: Option<Time>,
+    #[arg(long, value_name = "TIME", value_parser = limit, allow_hyphen_values = true)]
+    to: Option<Limit>,
     /// Skip damaged packets instead of stopping at them (CTF)
     #[arg(long)]
     salvage: bool,
@@ -64,22 +63,17 @@ pub(super) struct Decode {
     babeltrace: BabeltraceOptions,
 }
 
-fn time(text: &str) -> Result<Time, TimeError> {
-    match parse_bound(text) {
-        Ok(bound) => Ok(Time::Instant(bound.nanos(now_nanos()))),
-        Err(_) => parse_time(text, IntegerUnit::Nanoseconds),
-    }
+fn limit(text: &str) -> Result<Limit, TimeError> {
+    let (time, is_bare) = match parse_bound(text) {
+        Ok(bound) => (Time::Instant(bound.nanos(now_nanos())), bound.is_bare()),
+        Err(_) => (parse_time(text, IntegerUnit::Nanoseconds)?, false),
+    };
+    Ok(Limit { time, is_bare })
 }
 
 impl Decode {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
-        let format = if context.json() {
-            Format::Ndjson
-        } else if self.babeltrace.details {
-            Format::Details
-        } else {
-            self.format
-        };
+        let format = self.printed_format(context)?;
         let paths = &self.paths;
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) =
             paths.iter().cloned().partition(|path| path.is_dir());
@@ -89,13 +83,10 @@ impl Decode {
             let what = "this option or format applies to folders of CTF traces";
             return Err(CommandError::usage(format!("{}: {what}", path.display())));
         }
-        if format != Format::Ctf
-            && let Some(output) = &self.babeltrace.output
-        {
-            check_output(output, paths)?;
-            let failed = |error| CommandError::io(output.display(), error);
-            context.redirect(File::create(output).map_err(failed)?);
-        }
+        let output = self.babeltrace.output.as_deref();
+        let output = output.filter(|_| format != Format::Ctf);
+        let output = output.map(|path| OutputFile::begin(context, path, paths));
+        let output = output.transpose()?;
         let selection = Selection {
             from: self.from,
             to: self.to,
@@ -113,11 +104,27 @@ impl Decode {
         for path in &files {
             is_whole &= decode_file(context, path, format, &selection)?;
         }
-        Ok(if is_whole {
-            Exit::Done
-        } else {
-            Exit::NoMatchOrDamage
-        })
+        if let Some(output) = output {
+            output.finish(context)?;
+        }
+        Ok(Exit::of_integrity(is_whole))
+    }
+
+    /// The format that the options ask for together.
+    fn printed_format(&self, context: &Context) -> Result<Format, CommandError> {
+        let usage = |what: &str| Err(CommandError::usage(what.to_owned()));
+        let format = match self.format {
+            Format::Ctf if context.json() => {
+                return usage("--json prints events, and --format ctf writes a trace: give one");
+            }
+            _ if context.json() => Format::Ndjson,
+            _ if self.babeltrace.details => Format::Details,
+            format => format,
+        };
+        if self.babeltrace.has_params() && format != Format::Details {
+            return usage("--params is of --details, which prints all messages");
+        }
+        Ok(format)
     }
 }
 

@@ -216,6 +216,11 @@ impl BabeltraceOptions {
         times.any(|time| matches!(time.time, Time::TimeOfDay(_)))
     }
 
+    /// Whether there are parameters of the text with details.
+    pub(super) fn has_params(&self) -> bool {
+        !self.params.is_empty()
+    }
+
     /// The parameters of the text with details.
     pub(super) fn details(&self) -> DetailsOptions {
         let mut options = DetailsOptions::default();
@@ -236,7 +241,7 @@ impl BabeltraceOptions {
 
     /// True when an option was given that only events of CTF traces have.
     pub(super) fn is_of_ctf(&self) -> bool {
-        self.has_style() || self.stream_intersection || self.details || !self.params.is_empty()
+        self.has_style() || self.stream_intersection || self.details || self.has_params()
     }
 
     /// The first and the last instant to print; `reference` supplies the day for times of day.

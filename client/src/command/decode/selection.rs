@@ -1,16 +1,25 @@
 //! Which events are printed.
 
 use ctf_folder::{OnFault, TimeWindow};
+use query_engine::BareTimes;
 use query_language::time::{Time, TimeErrorKind};
 
 use super::options::BabeltraceOptions;
 use crate::command::CommandError;
 
+/// A limit of the window as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub(super) time: Time,
+    /// Whether it was an integer without a unit.
+    pub(super) is_bare: bool,
+}
+
 /// Which events are printed and how, and whether damaged packets are skipped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Selection<'o> {
-    pub(super) from: Option<Time>,
-    pub(super) to: Option<Time>,
+    pub(super) from: Option<Limit>,
+    pub(super) to: Option<Limit>,
     pub(super) salvage: bool,
     pub(super) babeltrace: &'o BabeltraceOptions,
 }
@@ -32,14 +41,25 @@ impl Selection<'_> {
 
     /// Whether a time of day needs the day on which the trace begins.
     pub(super) fn needs_begin(&self) -> bool {
-        let is_of_day = |time: Option<Time>| matches!(time, Some(Time::TimeOfDay(_)));
+        let is_of_day = |limit: Option<Limit>| {
+            limit.is_some_and(|limit| matches!(limit.time, Time::TimeOfDay(_)))
+        };
         is_of_day(self.from) || is_of_day(self.to) || self.babeltrace.needs_begin()
+    }
+
+    /// Which limits are integers without a unit.
+    pub(super) fn bare_times(&self) -> BareTimes {
+        let is_bare = |limit: Option<Limit>| limit.is_some_and(|limit| limit.is_bare);
+        BareTimes {
+            from: is_bare(self.from),
+            to: is_bare(self.to),
+        }
     }
 
     /// The requested window; `begin` supplies the day for times of day.
     pub(super) fn window(&self, begin: Option<i64>) -> Result<TimeWindow, CommandError> {
-        let resolve = |time: Option<Time>, option: &str| {
-            let instant = time.map(|time| match (time, begin) {
+        let resolve = |limit: Option<Limit>, option: &str| {
+            let instant = limit.map(|limit| match (limit.time, begin) {
                 (Time::Instant(instant), _) => Ok(instant),
                 (time @ Time::TimeOfDay(_), Some(begin)) => time.on_day_of(begin),
                 (Time::TimeOfDay(_), None) => Err(TimeErrorKind::NoDate),

@@ -1,5 +1,6 @@
 //! Writes the part of CTF traces in a window of time, as CTF traces.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use ctf_folder::write_trimmed;
@@ -32,19 +33,30 @@ pub(super) fn write(
             traces.push((name(path, &folder), trace));
         }
     }
+    let is_single = traces.len() == 1;
+    let targets: Vec<PathBuf> = traces
+        .iter()
+        .map(|(name, _)| {
+            if is_single {
+                output.clone()
+            } else {
+                output.join(name)
+            }
+        })
+        .collect();
+    if let Some(twice) = repeated(&targets) {
+        return usage(&format!(
+            "{}: two traces would be written there; write them one by one",
+            twice.display()
+        ));
+    }
     let begins = traces
         .iter()
         .filter_map(|(_, trace)| first_instant(std::slice::from_ref(trace)));
     let window = selection.window(begins.min())?;
-    let is_single = traces.len() == 1;
     let mut is_whole = true;
-    for (name, trace) in &traces {
-        let target = if is_single {
-            output.clone()
-        } else {
-            output.join(name)
-        };
-        let written = write_trimmed(trace, window, selection.on_fault(), &target);
+    for ((_, trace), target) in traces.iter().zip(&targets) {
+        let written = write_trimmed(trace, window, selection.on_fault(), target);
         let written = written.map_err(refused)?;
         context.note(format!(
             "{}: {} as they were, {} in part",
@@ -64,4 +76,10 @@ pub(super) fn write(
 fn name(path: &Path, folder: &Path) -> PathBuf {
     let top = path.file_name().map(PathBuf::from).unwrap_or_default();
     top.join(folder.strip_prefix(path).unwrap_or(Path::new("")))
+}
+
+/// A path that is there twice.
+fn repeated(paths: &[PathBuf]) -> Option<&PathBuf> {
+    let mut known = HashSet::new();
+    paths.iter().find(|path| !known.insert(*path))
 }

@@ -1,7 +1,6 @@
 mod fields;
 mod local;
 mod options;
-mod output;
 mod print;
 mod served;
 
@@ -15,11 +14,11 @@ use query_language::time::{Bound, parse_bound, parse_duration};
 use query_language::{Aggregate, OrderKey, Query as Expression, check_fields, parse_fields};
 use row_formats::{Columns, Format, GroupsError};
 
+use super::output_file::OutputFile;
 use super::{CommandError, Context, Exit};
 use crate::clock::now_nanos;
 pub(super) use fields::Fields;
 use options::QueryOptions;
-use output::OutputFile;
 
 /// Search events in files, in a storage of the server, or in a mounted folder
 ///

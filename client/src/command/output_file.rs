@@ -3,8 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use super::output_path::{behind_links, check_output};
 use super::{CommandError, Context};
-use crate::command::output_path::{behind_links, check_output};
 
 /// A file that receives a result. It has its name once the result is complete; until then, a file
 /// that had the name before is unchanged.
