@@ -151,7 +151,9 @@ fn check(server: &Server, twins: &Twins, is_open: bool, what: &str) {
         "{what}: {foreign}"
     );
     let found = count(&mut api, &twins.own, "own");
-    let is_told = found.is_null() || found["skipped"] != json!([]) || is_failed;
+    let skipped = found["skipped"].as_array();
+    let is_told =
+        found.is_null() || skipped.is_some_and(|reasons| !reasons.is_empty()) || is_failed;
     assert!(found["count"] == LINES || is_told, "{what}: {found}");
     if is_open && !is_failed {
         let agent = Agent::new(&twins.own, "host", "stream");
