@@ -3,12 +3,21 @@
 /// The key that a request begins with.
 const FIRST_KEY: &[u8] = b"\"resourceSpans\"";
 
+/// White space after the brace of a request. With more it is none, so that little is looked at
+/// again when more text arrives.
+const BLANK_BYTES_MAX: usize = 64;
+
 /// Whether `text` begins with a request; `None` if it is too short to tell.
 pub(super) fn begins_request(text: &[u8]) -> Option<bool> {
     let Some(rest) = text.strip_prefix(b"{") else {
         return if text.is_empty() { None } else { Some(false) };
     };
-    let rest = rest.trim_ascii_start();
+    let blank = rest.iter().take(BLANK_BYTES_MAX + 1);
+    let blank = blank.take_while(|byte| byte.is_ascii_whitespace()).count();
+    if blank > BLANK_BYTES_MAX {
+        return Some(false);
+    }
+    let rest = rest.get(blank..).unwrap_or_default();
     if rest.len() < FIRST_KEY.len() {
         return if FIRST_KEY.starts_with(rest) {
             None

@@ -12,6 +12,8 @@ const READ_BYTES: usize = 256 << 10;
 const LENGTH_BYTES: usize = 4;
 /// A key, and a length or a number, of at most ten bytes each.
 const FIELD_HEAD_BYTES_MAX: usize = 20;
+/// The wire type of texts, bytes and messages.
+const WITH_LENGTH: u64 = 2;
 
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -238,28 +240,29 @@ impl<R: Read> PacketReader<R> {
     }
 
     fn next_resource(&mut self) -> Result<Option<Packet>, ReadError> {
-        loop {
-            if !self.has(1)? {
-                return Ok(None);
-            }
-            let (field, key) = match self.field()? {
-                Some(field) => field,
-                None if self.has_ended && self.rest().len() < FIELD_HEAD_BYTES_MAX => {
-                    return Err(self.cut());
-                }
-                None => return Err(self.end("the rest of the file is no request")),
-            };
-            if field > REQUEST_BYTES_MAX {
-                return Err(self.too_long());
-            }
-            if !self.has(field)? {
+        if !self.has(1)? {
+            return Ok(None);
+        }
+        let (field, key) = match self.field()? {
+            Some(field) => field,
+            None if self.has_ended && self.rest().len() < FIELD_HEAD_BYTES_MAX => {
                 return Err(self.cut());
             }
-            if key >> 3 == u64::from(request::RESOURCE_SPANS) {
-                return Ok(Some(self.take(field)));
-            }
-            self.skip(field);
+            None => return Err(self.end("the rest of the file is no request")),
+        };
+        if field > REQUEST_BYTES_MAX {
+            return Err(self.too_long());
         }
+        if !self.has(field)? {
+            return Err(self.cut());
+        }
+        if key >> 3 == u64::from(request::RESOURCE_SPANS) && key & 7 == WITH_LENGTH {
+            return Ok(Some(self.take(field)));
+        }
+        // A request has no other fields: what was one before its key was damaged is lost.
+        let error = self.damaged("this field is no resource of a request");
+        self.skip(field);
+        Err(error)
     }
 
     /// The length of the next field with its key, and the key; `None` if there is none.

@@ -135,6 +135,39 @@ fn protobuf_has_lengths_or_is_one_request() {
 }
 
 #[test]
+fn a_damaged_key_costs_one_resource_and_is_told() {
+    let requests = [protobuf("a"), protobuf("b"), protobuf("c")];
+    let second = requests[0].len();
+    assert_eq!(requests[1][0], 0x0a);
+    for key in [0x02, 0x12, 0x1a, 0x2a, 0x4a] {
+        let mut file = requests.concat();
+        file[second] = key;
+        let told = format!("at byte {second}: this field is no resource of a request");
+        let expected = [Ok(requests[0].clone()), Err(told), Ok(requests[2].clone())];
+        assert_eq!(read(&file, FileForm::Request), expected, "{key:#x}");
+    }
+    // The field of a resource, but a number or of fixed width.
+    for key in [0x08, 0x09, 0x0d] {
+        let mut file = requests.concat();
+        file[second] = key;
+        let found = read(&file, FileForm::Request);
+        assert_eq!(found[0], Ok(requests[0].clone()));
+        assert!(found[1].is_err(), "{key:#x}: {found:?}");
+    }
+}
+
+/// Looking at all of it again with each piece takes minutes.
+#[test]
+fn white_space_after_a_brace_is_read_once() {
+    let blank = io::repeat(b' ').take(64 << 20);
+    let file = (&b"{\"resourceSpans\":[\n{"[..]).chain(blank);
+    let mut reader = PacketReader::new(file, FileForm::Json);
+    let begin = std::time::Instant::now();
+    assert!(reader.next_packet().is_err());
+    assert!(begin.elapsed() < std::time::Duration::from_secs(20));
+}
+
+#[test]
 fn other_files_are_no_requests() {
     let zero_id = protobuf("a")
         .iter()
