@@ -9,9 +9,7 @@ impl Bearer {
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
-}
 
-impl Bearer {
     /// Whether there is nothing to present, as with an empty variable of the environment.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
