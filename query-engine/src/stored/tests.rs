@@ -21,6 +21,7 @@ use crate::{
 
 mod cancelled;
 mod damage;
+mod groups;
 mod slices;
 mod times;
 
@@ -39,7 +40,7 @@ impl Memory {
     fn damage_in(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let end = self.bytes.len() as u64..u64::MAX;
         let lost = self.damaged.iter().cloned().chain([end]);
-        let inside = lost.map(|lost| lost.start.max(range.start)..lost.end.min(range.end));
+        let inside = lost.map(move |lost| lost.start.max(range.start)..lost.end.min(range.end));
         inside.filter(|lost| lost.start < lost.end)
     }
 }
