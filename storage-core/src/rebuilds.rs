@@ -142,7 +142,7 @@ fn repeated(error: &StorageError) -> StorageError {
             operation,
             path,
             source,
-        } => StorageError::io(*operation, path)(again(source)),
+        } => StorageError::io(operation, path)(again(source)),
         other => StorageError::Io {
             operation: "rebuild the index",
             path: "of the storage".into(),

@@ -17,7 +17,7 @@ fn readiness_says_that_the_disk_fails_and_that_it_works_again() {
     while fs::create_dir(&in_the_way).is_err() {
         assert!(begin.elapsed() < Duration::from_secs(10));
     }
-    let mut wait_for = |status: u16| {
+    let wait_for = |status: u16| {
         let begin = Instant::now();
         loop {
             let answer = server

@@ -32,7 +32,8 @@ fn a_shared_storage_is_read_by_its_url_until_it_is_revoked() {
     assert!(code == 3 && errors.contains("first token"), "{errors}");
     let make = ["token", "create", "--name", "n", "--role", "operator"];
     let (_, token, _) = tracehold(&home, None, &make);
-    let token = Some(token.trim());
+    let own_token = token.trim().to_owned();
+    let token = Some(own_token.as_str());
     let (code, url, errors) = tracehold(&home, token, &share);
     assert_eq!(code, 0, "{errors}");
     let url = url.trim();
@@ -64,7 +65,7 @@ fn a_shared_storage_is_read_by_its_url_until_it_is_revoked() {
     assert_eq!(part.header("referrer-policy"), Some("no-referrer"));
     // A cache that others use has no byte of it, nor has one of a browser that does not ask again.
     assert_eq!(part.header("cache-control"), Some("private, no-cache"));
-    let field = format!("Bearer {}", token.unwrap());
+    let field = format!("Bearer {own_token}");
     let own = format!("/storage/{storage}/{data}");
     let own = Request::new("GET", &own).header("authorization", field);
     let own = server.connect().send(&own).unwrap();

@@ -184,7 +184,7 @@ impl Listing {
             match LogScanner::header(&file.path, storage, id) {
                 Ok(Ok(header)) => {
                     let of_log = header.replaces.map_or(id, |replaced| replaced.file);
-                    drop(headers.insert(of_log, header));
+                    headers.insert(of_log, header);
                 }
                 Err(error) if is_transient(&error) => {
                     return Err(StorageError::io("read", &file.path)(error));

@@ -109,7 +109,7 @@ fn an_index_that_was_made_before_slices_ended_is_not_used_and_is_made_again() {
     let again = indexed(&set, 0);
     let (_, report) = matched(set_of(&leaves, &[Some(again), None, None]), "dur > 100us");
     assert_eq!(report.indexed, 1, "{report:?}");
-    let mut open = leaves.clone();
+    let mut open = leaves;
     open[0].0.checksum = None;
     let set = set_of(&open, &indexes);
     assert_eq!(set.leaves().next().unwrap().1, 0);
