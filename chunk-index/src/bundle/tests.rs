@@ -29,14 +29,13 @@ fn bundle_of(content: BundleContent, leaves: &[u64]) -> Vec<u8> {
 }
 
 fn reading(file: &[u8]) -> impl FnMut(Range<u64>) -> std::io::Result<Vec<u8>> {
-    let slice = |range: Range<u64>| {
+    |range: Range<u64>| {
         let [begin, end] = [range.start, range.end].map(|at| usize::try_from(at).unwrap());
         let bytes = file
             .get(begin..end)
             .ok_or(std::io::ErrorKind::UnexpectedEof)?;
         Ok(bytes.to_vec())
-    };
-    slice
+    }
 }
 
 fn load(file: &[u8]) -> Result<Bundle, BundleError> {
