@@ -84,7 +84,7 @@ pub fn leaves(
     };
     let mut sources = LeafOpener {
         folder: folder.to_owned(),
-        indexes: bundles(folder, id, BundleContent::Indexes, &names),
+        indexes: bundles(folder, id, BundleContent::Indexes, &names_in(folder)?),
         files: storage.files.iter().filter_map(data_file).collect(),
         packets: None,
         traces: BTreeMap::new(),
