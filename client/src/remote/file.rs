@@ -166,11 +166,10 @@ impl RemoteFile {
             let (Some(first), Some(last)) = (of_block.first(), of_block.last()) else {
                 continue;
             };
-            let mut ends = vec![first.start..first.start + 1];
-            if last.end - 1 > first.start {
-                ends.push(last.end - 1..last.end);
-            }
-            if self.are_lost(&ends).await? {
+            let ends = [first.start..first.start + 1, last.end - 1..last.end];
+            let is_one_byte = ends[0] == ends[1];
+            let ends = if is_one_byte { &ends[..1] } else { &ends[..] };
+            if self.are_lost(ends).await? {
                 lost.extend_from_slice(of_block);
             }
         }
