@@ -88,14 +88,14 @@ fn made() -> Vec<Case> {
         case(
             "n.pfw",
             SPANS,
-            "raw",
+            "otlp",
             &["decode", "query", "index"],
             "OpenTelemetry spans",
         ),
         case(
             "o.json",
             &gzip(SPANS),
-            "raw",
+            "otlp",
             &["decode", "query"],
             "OpenTelemetry spans",
         ),

@@ -171,11 +171,7 @@ impl FileBytes {
                 }
             }
             let chunk = self.response.chunk().await;
-            let chunk = chunk.map_err(|error| ClientError::Transport {
-                method: "GET".to_owned(),
-                url: self.url.clone(),
-                what: causes(&error),
-            })?;
+            let chunk = chunk.map_err(|error| self.cut(causes(&error)))?;
             match (&mut self.body, chunk) {
                 (Body::Parts(parts), Some(chunk)) => parts.feed(chunk),
                 (Body::Parts(_), None) => return Err(self.cut("between parts".to_owned())),

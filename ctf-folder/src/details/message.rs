@@ -142,12 +142,12 @@ impl<'t> StreamMessages<'t> {
         lines.out
     }
 
-    /// The end of a packet or of the stream at an instant.
-    pub(super) fn ending(&self, nanoseconds: i64, what: &str) -> Vec<u8> {
+    /// The end of a packet or of the stream, with the text of its time.
+    pub(super) fn ending(&self, time: Vec<u8>, what: &str) -> Vec<u8> {
         let mut lines = Lines::default();
         push_tag(&mut lines, self.options, &self.ids);
         lines.push(what);
-        [self.time_text(nanoseconds), lines.out].concat()
+        [time, lines.out].concat()
     }
 
     /// Adds messages, or ends the stream.

@@ -28,6 +28,8 @@ pub(super) struct StreamState {
     unknown: Vec<u8>,
     /// Whether a message with a time precedes the window.
     is_late: bool,
+    /// Whether it has had a message with a time.
+    is_timed: bool,
     /// Whether its messages have times.
     pub(super) has_clock: bool,
     /// The text of the beginning of its packet, without a time.
@@ -41,6 +43,7 @@ impl StreamState {
             beginning,
             unknown,
             is_late: false,
+            is_timed: false,
             has_clock,
             packet: None,
             has_ended: false,
@@ -137,14 +140,21 @@ impl TraceWindow {
                 continue;
             }
             if state.packet.take().is_some() {
-                print(None, &stream.ending(last, "Packet end\n"));
+                let end = stream.time_text(last);
+                print(None, &stream.ending(end, "Packet end\n"));
             }
-            print(None, &stream.ending(last, "Stream end\n"));
+            let end = if state.is_timed {
+                stream.time_text(last)
+            } else {
+                state.unknown.clone()
+            };
+            print(None, &stream.ending(end, "Stream end\n"));
         }
     }
 
     /// Whether a message is printed. Notes what it begins or ends.
     pub(super) fn takes(&self, state: &mut StreamState, message: &MessageText<'_>) -> bool {
+        state.is_timed |= message.is_timed;
         state.is_late |= message.is_timed && !self.has_begun;
         match message.kind {
             MessageKind::PacketBeginning => state.packet = Some(message.without_time.to_vec()),

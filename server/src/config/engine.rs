@@ -86,7 +86,15 @@ mod tests {
     #[test]
     fn default_settings_are_the_defaults_of_the_engine() {
         let settings = Config::default();
-        let engine = storage_core::EngineConfig::new(&settings.storage.data_dir);
+        let engine = storage_core::EngineConfig {
+            // A program that embeds the engine asks for them: they use the disk unasked.
+            usage_interval: std::time::Duration::from_secs(settings.quota.check_seconds),
+            disk_probe_interval: std::time::Duration::from_secs(
+                settings.storage.disk_probe_seconds,
+            ),
+            ..storage_core::EngineConfig::new(&settings.storage.data_dir)
+        };
+        assert!(!engine.usage_interval.is_zero() && !engine.disk_probe_interval.is_zero());
         assert_eq!(settings.engine(), engine);
         assert_eq!(settings.recorder(), recording::RecorderConfig::default());
     }

@@ -50,6 +50,7 @@ fn sample(length: usize) -> Vec<u8> {
 
 fn run<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
+        .enable_time()
         .build()
         .unwrap()
         .block_on(future)
