@@ -421,7 +421,8 @@ async fn a_lost_repair_file_is_derived_from_the_log() {
         let files = data_files(folder.path(), storage);
         let file = &files[(damaged / (PACKETS / 2)) as usize];
         let batch = (damaged % (PACKETS / 2)) as usize;
-        flip(file, batches(file, storage)[batch].0 + 200);
+        let (offset, header) = batches(file, storage)[batch];
+        flip(file, offset + header.length - 1);
         let engine = open(folder.path()).await;
         repair(&engine, storage, true).await;
         push_all(&engine, storage, "array", PACKETS..PACKETS + 3).await;

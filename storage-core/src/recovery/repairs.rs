@@ -10,7 +10,7 @@ use std::{
 use storage_format::{
     DataFileId, StorageId,
     limits::ENVELOPE_BODY_BYTES_MAX,
-    log::{BatchHeader, FILE_HEADER_BYTES, LogFileHeader, PreviousFile},
+    log::{BatchHeader, FILE_HEADER_BYTES, LogFileHeader},
     paths::FileName,
     repair_file::{Repair, RepairFile},
 };
@@ -192,17 +192,16 @@ impl Listing {
                 Ok(Err(_)) | Err(_) => {}
             }
         }
-        // A torn end is cut before the log continues, so what is behind the end belonged to it.
-        let is_longer = |previous: PreviousFile| {
-            let file = self.data.get(&previous.file);
-            file.is_some_and(|file| file.length > previous.length)
-        };
-        if headers
-            .values()
-            .filter_map(|header| header.previous)
-            .any(is_longer)
-        {
-            return Ok(true);
+        for next in headers.values() {
+            let Some(previous) = next.previous else {
+                continue;
+            };
+            let Some(header) = headers.get(&previous.file) else {
+                continue;
+            };
+            if self.has_durable_batch(header, previous.length, next.first_batch)? {
+                return Ok(true);
+            }
         }
         let mut chain = BTreeSet::new();
         let mut next = headers.last_key_value().map(|(&id, _)| id);
@@ -219,24 +218,34 @@ impl Listing {
                     .previous
                     .is_some_and(|previous| previous.file == header.file)
             };
-            if headers.values().any(is_continued) || self.has_durable_batch(header)? {
+            let begin = FILE_HEADER_BYTES as u64;
+            if headers.values().any(is_continued)
+                || self.has_durable_batch(header, begin, header.first_batch)?
+            {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Whether a batch of a file says that one before it was durable.
-    fn has_durable_batch(&self, header: &LogFileHeader) -> Result<bool, StorageError> {
+    /// Whether a batch at or behind an offset of a file says that batch `number` was durable.
+    fn has_durable_batch(
+        &self,
+        header: &LogFileHeader,
+        from: u64,
+        number: u64,
+    ) -> Result<bool, StorageError> {
         let Some(file) = self.data.get(&header.file) else {
             return Ok(false);
         };
-        let is_proof = |batch: &BatchHeader| {
-            batch.salt == header.salt && batch.durable_mark > header.first_batch
-        };
+        if file.length <= from {
+            return Ok(false);
+        }
+        let is_proof =
+            |batch: &BatchHeader| batch.salt == header.salt && batch.durable_mark > number;
         let search = || {
             let mut scanner = LogScanner::of_file(&file.path, header, u64::MAX)?;
-            scanner.find_batch(FILE_HEADER_BYTES as u64, is_proof)
+            scanner.find_batch(from, is_proof)
         };
         let found = search().map_err(StorageError::io("read", &file.path))?;
         Ok(found.is_some())
