@@ -96,7 +96,11 @@ fn a_token_comes_before_a_user_and_other_schemes_are_those_of_the_proxy() {
         if !authorization.is_empty() {
             fields.push(("authorization", authorization));
         }
-        let body = if method == "POST" { "{}" } else { "" };
+        let body = if method == "POST" {
+            r#"{"name":"of a user"}"#
+        } else {
+            ""
+        };
         let answer = ask((method, storages), &fields, body);
         let case = format!("{method} {user:?} {authorization:?}: {}", answer.brief());
         assert_eq!(answer.status, status, "{case}");

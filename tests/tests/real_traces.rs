@@ -7,6 +7,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use harness::{Server, Settings, corpora, run_tracehold, tracehold};
+use trace_kinds::gzip::{Inflater, PiecePacket, is_piece};
 
 use crate::mounted::read_streams;
 
@@ -23,9 +24,12 @@ fn as_it_is(packet: &[u8], _is_first: bool) -> Vec<u8> {
     packet.to_vec()
 }
 
-/// Complete gzip members are packets as they are; other content is text.
+/// Complete gzip members and pieces of long ones are packets; other content is text.
 fn text(packet: &[u8], _is_first: bool) -> Vec<u8> {
-    if packet.starts_with(&[0x1f, 0x8b]) {
+    if is_piece(packet) {
+        let piece = PiecePacket::decode(packet).unwrap();
+        piece.text(&mut Inflater::default()).unwrap()
+    } else if packet.starts_with(&[0x1f, 0x8b]) {
         gunzip(packet)
     } else {
         packet.to_vec()
@@ -71,13 +75,8 @@ fn rocksdb(path: &Path) -> Trace {
     }
 }
 
-/// The packets of a compressed trace are its text.
 fn chrome(path: &Path) -> Trace {
-    let trace = dftracer(path);
-    Trace {
-        content: as_it_is,
-        ..trace
-    }
+    dftracer(path)
 }
 
 fn gunzip(bytes: &[u8]) -> Vec<u8> {

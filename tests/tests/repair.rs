@@ -202,7 +202,7 @@ fn an_open_storage_is_repaired_and_only_then_finalized() {
     let refused = api.refused("POST", &path, None);
     assert_eq!((refused.status, &*refused.code), (409, "storage_damaged"));
     let detail = refused.document["detail"].to_string();
-    assert!(detail.contains(".itdata"), "{detail}");
+    assert!(detail.contains("payload at byte"), "{detail}");
     assert_eq!(api.state(&storage), "OPEN");
     let agent = Agent::new(&storage, "host", "reads");
     agent.push(&mut api, PACKETS, record(PACKETS).as_bytes());

@@ -75,7 +75,10 @@ fn a_storage_without_a_valid_storage_file_is_failed() {
             .unwrap()
             .contains("storage file")
     );
-    let deleted = api.call("DELETE", &format!("/storages/{damaged}"), None);
+    let refused = api.refused("DELETE", &format!("/storages/{damaged}"), None);
+    assert_eq!(refused.document["code"], "labels_unknown");
+    let confirmed = format!("/storages/{damaged}?without_labels=true");
+    let deleted = api.call("DELETE", &confirmed, None);
     assert_eq!(deleted.status, 204, "{}", deleted.brief());
     assert_eq!(readiness(&server), json!(["ready", 0, []]));
     assert!(!path.exists());
