@@ -502,23 +502,36 @@ async fn check_power_cut(before: Before, at: usize) -> bool {
     has_ended
 }
 
-/// A cut after each operation of a repair. Most of a row is waiting, so that several run at once.
-async fn check_power_cuts(before: Before) {
+/// Cuts after these operations of a repair; the first behind its end. Most of a row is waiting, so
+/// that several run at once.
+async fn check_power_cuts_at(before: Before, cuts: impl Iterator<Item = usize>) -> Option<usize> {
     const AT_ONCE: usize = 8;
-    for first in (0..).step_by(AT_ONCE) {
+    let mut cuts = cuts.peekable();
+    while cuts.peek().is_some() {
         let mut rows = JoinSet::new();
-        for at in first..first + AT_ONCE {
+        for at in cuts.by_ref().take(AT_ONCE) {
             rows.spawn(async move { check_power_cut(before, at).await.then_some(at) });
         }
         let ended = rows.join_all().await.into_iter().flatten().min();
-        if let Some(operations) = ended {
-            assert!(operations > 2, "a repair has {operations} operations");
-            return;
+        if ended.is_some() {
+            return ended;
         }
     }
+    None
+}
+
+/// A repair is mostly reads, of which a sample is cut; of its end, where it publishes, every
+/// operation.
+async fn check_power_cuts(before: Before) {
+    const SAMPLED: usize = 11;
+    let end = check_power_cuts_at(before, (0..).step_by(SAMPLED)).await;
+    let end = end.expect("a repair ends");
+    assert!(end > 2, "a repair has {end} operations");
+    check_power_cuts_at(before, end.saturating_sub(4 * SAMPLED)..end).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "(#13) it does not end: a repair without arranged files is always cut before its end"]
 async fn a_power_cut_during_the_repair_of_an_open_storage_loses_nothing() {
     check_power_cuts(Before::Nothing).await;
 }

@@ -105,7 +105,12 @@ fn malformed(
         serde_path_to_error::deserialize::<_, Request>(&mut input).map(drop)
     });
     let field = match read {
-        Ok(Err(refused)) => Some(refused.path().to_string()).filter(|path| path != "."),
+        Ok(Err(refused)) => {
+            let path = refused.path().to_string();
+            // The path does not know which of the alternatives of a value it was.
+            let path = path.strip_suffix(".?").unwrap_or(&path);
+            Some(path.to_owned()).filter(|path| path != ".")
+        }
         _ => None,
     };
     RequestError::Malformed {
