@@ -136,6 +136,7 @@ impl Storages {
     ) -> Result<RepairReport, StorageError> {
         let mut file = self.file_of(storage).await?;
         if is_confirmed {
+            crate::fault_point!(async "repair.begun");
             self.end_writer(storage).await;
             // It may have named an arranged file meanwhile.
             file = self.file_of(storage).await?;
@@ -177,7 +178,6 @@ impl Storages {
         }
         drop(plan);
         let between = BetweenWriters::of(storage);
-        crate::fault_point!(async "repair.begun");
         self.end_writer(storage).await;
         if storage.state() == StorageState::Failed {
             drop(between);
