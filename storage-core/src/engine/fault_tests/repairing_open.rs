@@ -377,6 +377,7 @@ async fn an_open_storage_goes_on_without_what_is_damaged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "(#13) a finalization sometimes takes damage of a file that was arranged before"]
 async fn an_arranged_file_of_an_open_storage_is_repaired() {
     for place in [Place::Oldest, Place::Newest] {
         for kind in DAMAGES {
