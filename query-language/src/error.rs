@@ -45,6 +45,14 @@ pub enum QueryErrorKind {
         /// The operator of this language.
         meant: &'static str,
     },
+    /// The direction of an order as another language writes it.
+    #[error("`{found}` is no order here; did you mean `{meant}`?")]
+    OtherDirection {
+        /// What was found.
+        found: String,
+        /// The item of this language.
+        meant: String,
+    },
     /// A bare number that is added to a time, or subtracted.
     #[error("expected a duration such as 5us, for {number} has no unit here")]
     BareNumber {

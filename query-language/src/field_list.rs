@@ -38,6 +38,12 @@ impl OrderKey {
                     return Err(expected(text, start..span.end, "asc, desc or a comma"));
                 }
             };
+            let is_bare = !text[span.clone()].starts_with('`');
+            if let Some(meant) = other_direction(label).filter(|_| is_bare) {
+                let found = label.to_owned();
+                let kind = QueryErrorKind::OtherDirection { found, meant };
+                return Err(QueryError::new(text, span, kind));
+            }
             Ok(OrderKey {
                 label: label.to_owned(),
                 descending,
@@ -50,6 +56,22 @@ impl OrderKey {
     pub fn field(&self) -> FieldPath {
         FieldPath::new(&self.label)
     }
+}
+
+/// What the order of another language is here: `dur:desc` and `-dur` would be fields that no event
+/// has, and rows in order of time.
+fn other_direction(label: &str) -> Option<String> {
+    if let Some(field) = label.strip_prefix('-') {
+        return Some(format!("{field} desc"));
+    }
+    if let Some(field) = label.strip_prefix('+') {
+        return Some(field.to_owned());
+    }
+    let (field, direction) = label.rsplit_once(':')?;
+    let direction = direction.to_ascii_lowercase();
+    ["asc", "desc"]
+        .contains(&direction.as_str())
+        .then(|| format!("{field} {direction}"))
 }
 
 /// Parses a list of fields such as ``name, pid, `odd name` ``.
@@ -200,6 +222,15 @@ mod tests {
         check(
             "dur down",
             Err("column 5: expected asc, desc or a comma, found `down`"),
+        );
+        let meant = "column 6: `dur:desc` is no order here; did you mean `dur desc`?";
+        check("name,dur:desc", Err(meant));
+        check("sum:dur:ASC", Err("did you mean `sum:dur asc`?"));
+        check("-dur", Err("did you mean `dur desc`?"));
+        check("+dur", Err("did you mean `dur`?"));
+        check(
+            "`-dur` desc,sum:dur",
+            Ok(&[("-dur", true), ("sum:dur", false)]),
         );
         check(
             "`dur",

@@ -31,6 +31,9 @@ pub struct Recorded {
 pub struct Delivered {
     /// Its writes on their way to the disk.
     pub recorded: Vec<Recorded>,
+    /// Why a recording refused it although others did not; of packets without a position only,
+    /// because those with one are sent again.
+    pub refused: Option<StorageError>,
     /// Whether a recording accepted it, or waits for its trigger with the buffer. Otherwise the
     /// packet is only in the buffer.
     pub is_accepted: bool,
@@ -51,7 +54,8 @@ impl Recorder {
     ///
     /// # Errors
     /// When there is no memory for it, a storage refused it, or it follows a gap. The agent then
-    /// sends it again; storages that accepted it recognize it by its position.
+    /// sends it again; storages that accepted it recognize it by its position. A packet without a
+    /// position is refused only if no recording accepted it: it would be recorded twice.
     pub async fn push(
         &self,
         packet: Packet,
@@ -71,11 +75,15 @@ impl Recorder {
             let storages = self.inner.registry.filled_storages();
             return Ok(Delivered {
                 recorded: self.push_again(&storages, &packet).await?,
+                refused: None,
                 is_accepted: true,
             });
         }
         let past = self.storages_past(&mut next, &packet, position).await?;
-        let delivered = self.deliver(packet, permit, (waits, &past)).await?;
+        let mut delivered = self.deliver(packet, permit, (waits, &past)).await?;
+        if let Some(error) = delivered.refused.take() {
+            return Err(error.into());
+        }
         next.next = Some(position.next());
         Ok(delivered)
     }
@@ -225,9 +233,10 @@ impl Recorder {
             }
         }
         match refused {
-            Some(error) => Err(error.into()),
-            None => Ok(Delivered {
+            Some(error) if !is_accepted => Err(error.into()),
+            refused => Ok(Delivered {
                 recorded,
+                refused,
                 is_accepted,
             }),
         }

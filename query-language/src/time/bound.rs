@@ -33,13 +33,18 @@ impl Bound {
 }
 
 /// Reads a limit: every form of [`parse_instant`], in which integers are nanoseconds, and a
-/// duration before now such as `-1h`.
+/// duration before now such as `-1h` or `now-1h`, and `now` itself.
 ///
 /// # Errors
 /// As [`parse_instant`].
 pub fn parse_bound(text: &str) -> Result<Bound, TimeError> {
     let span = trimmed(text);
     let written = &text[span.clone()];
+    let written = match written.strip_prefix("now") {
+        Some("") => return Ok(Bound::Ago(0)),
+        Some(ago) if ago.starts_with('-') => ago,
+        _ => written,
+    };
     if let Some(ago) = written.strip_prefix('-')
         && !ago.starts_with('-')
         && duration_length(ago) == Some(ago.len())

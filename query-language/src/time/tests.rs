@@ -142,6 +142,8 @@ fn a_bound_is_a_time_or_before_now() {
         ("-1h", Bound::Ago(3_600 * SECOND)),
         (" -1h30m ", Bound::Ago(5_400 * SECOND)),
         ("-5ms", Bound::Ago(5_000_000)),
+        ("now", Bound::Ago(0)),
+        (" now-1h ", Bound::Ago(3_600 * SECOND)),
     ] {
         assert_eq!(parse_bound(text), Ok(expected), "{text}");
     }
@@ -152,6 +154,9 @@ fn a_bound_is_a_time_or_before_now() {
         ("- 1h", "column 1: not a time"),
         ("-106752d", "column 1: duration out of range"),
         ("12:30", "column 1: a time of day without a date"),
+        ("now-5", "column 1: not a time"),
+        ("now+1h", "column 1: not a time"),
+        ("nowhere", "column 1: not a time"),
     ] {
         let error = parse_bound(text).unwrap_err().to_string();
         assert!(error.starts_with(expected), "{text}: {error}");
