@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use storage_format::{
     AgentId, StreamId,
     agent_file::{AgentFile, StreamSpec},
@@ -82,12 +83,17 @@ pub struct Agents {
     known: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
     /// One change of a file at a time.
     changing: tokio::sync::Mutex<()>,
+    /// The agent that is being deleted: nothing of it is accepted until it is known whether it is.
+    deleting: Mutex<Option<AgentId>>,
     io_thread: IoThread,
     count_max: usize,
 }
 
 impl Agents {
     /// Reads every agent file of `folder`.
+    ///
+    /// # Errors
+    /// When the folder cannot be read, or the operating system has no resources to read a file.
     pub(crate) fn load(
         folder: PathBuf,
         io_thread: IoThread,
@@ -107,11 +113,13 @@ impl Agents {
             };
             match read_agent(&path, &id) {
                 Ok(file) => drop(known.insert(id, Arc::new(Agent::of(&file)))),
+                // Whether it is damaged is not known.
+                Err(error @ StorageError::Exhausted { .. }) => return Err(error),
                 // One damaged agent file must not prevent the server from starting.
                 Err(error) => {
                     tracing::error!(
                         %error,
-                        "an agent file is damaged; the agent is unknown until it registers again"
+                        "an agent file cannot be read; the agent is unknown until it registers again"
                     )
                 }
             }
@@ -120,6 +128,7 @@ impl Agents {
             folder,
             known: RwLock::new(known),
             changing: tokio::sync::Mutex::default(),
+            deleting: Mutex::default(),
             io_thread,
             count_max,
         })
@@ -148,6 +157,9 @@ impl Agents {
         agent: &AgentId,
         stream: &StreamId,
     ) -> Result<StreamSpec, StorageError> {
+        if self.deleting.lock().as_ref() == Some(agent) {
+            return Err(StorageError::AgentBeingDeleted(agent.clone()));
+        }
         self.get(agent)?
             .stream(stream)
             .cloned()
@@ -168,9 +180,32 @@ impl Agents {
     /// The complete agent file.
     pub(crate) async fn file(&self, id: &AgentId) -> Result<AgentFile, StorageError> {
         self.get(id)?;
+        self.read(id).await
+    }
+
+    async fn read(&self, id: &AgentId) -> Result<AgentFile, StorageError> {
         let (path, id) = (self.path(id), id.clone());
-        let read = tokio::task::spawn_blocking(move || read_agent(&path, &id)).await;
-        read.map_err(|_| StorageError::Stopping)?
+        blocking(move || read_agent(&path, &id)).await
+    }
+
+    /// The agent file, for a storage that is finalized; `None` if the agent was deleted.
+    ///
+    /// # Errors
+    /// When the file cannot be read. The agent is unknown as long as it is damaged: its trace
+    /// metadata comes back when it registers again, and would be lost to a finalized storage.
+    pub(crate) async fn file_or_deleted(
+        &self,
+        id: &AgentId,
+    ) -> Result<Option<AgentFile>, StorageError> {
+        let is_known = self.get(id).is_ok();
+        match self.read(id).await {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if !is_known && is_gone(&error) => Ok(None),
+            Err(StorageError::Damaged { .. }) if !is_known => {
+                Err(StorageError::AgentNotFound(id.clone()))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Registers an agent, or updates its description.
@@ -194,13 +229,18 @@ impl Agents {
         }
         let mut file = match known {
             Some(_) => self.file(&spec.id).await?,
-            None => AgentFile {
-                id: spec.id,
-                name: String::new(),
-                host: String::new(),
-                attributes: BTreeMap::new(),
-                streams: Vec::new(),
-                metadata: None,
+            None => match self.read(&spec.id).await {
+                // It could not be read at the start.
+                Ok(file) => file,
+                Err(error) if error.is_loss() => AgentFile {
+                    id: spec.id,
+                    name: String::new(),
+                    host: String::new(),
+                    attributes: BTreeMap::new(),
+                    streams: Vec::new(),
+                    metadata: None,
+                },
+                Err(error) => return Err(error),
             },
         };
         file.name = spec.name;
@@ -273,30 +313,31 @@ impl Agents {
         self.put(&file).await.map(|_| spec)
     }
 
-    /// Removes an agent that `is_in_use` does not refuse, durably. Nothing registers or changes it
-    /// meanwhile.
+    /// Removes an agent that `check` does not refuse, durably. Nothing registers or changes it
+    /// meanwhile. An agent that is refused stays known all the time.
     pub(crate) async fn remove(
         &self,
         id: &AgentId,
-        is_in_use: impl FnOnce() -> Result<(), StorageError>,
+        check: impl Fn() -> Result<(), StorageError> + Clone + Send + 'static,
     ) -> Result<(), StorageError> {
         let _changing = self.changing.lock().await;
-        let agent = self.get(id)?;
-        // From here on nothing of it is accepted.
-        self.known.write().remove(id);
-        let put_back = |error| {
-            self.known.write().insert(id.clone(), Arc::clone(&agent));
-            error
-        };
-        is_in_use().map_err(put_back)?;
+        self.get(id)?;
+        // Most are refused here, and their producers do not notice.
+        blocking(check.clone()).await?;
+        *self.deleting.lock() = Some(id.clone());
+        let _deleting = Deleting(self);
+        // Packets may have come before that.
+        blocking(check).await?;
         let (path, folder) = (self.path(id), self.folder.clone());
-        let removed = tokio::task::spawn_blocking(move || {
+        let removed = blocking(move || {
             remove_file(&path).map_err(StorageError::io("remove", &path))?;
-            sync_folder(&folder)
+            Ok(sync_folder(&folder))
         });
-        let removed = removed.await.map_err(|_| StorageError::Stopping)?;
+        let synced = removed.await?;
+        // What is not on the disk any more is not put back: a server that starts would not know it.
+        self.known.write().remove(id);
         crate::fault_point!(async "agents.removed");
-        removed.map_err(put_back)
+        synced
     }
 
     async fn put(&self, file: &AgentFile) -> Result<Arc<Agent>, StorageError> {
@@ -319,6 +360,26 @@ impl Agents {
     fn path(&self, id: &AgentId) -> PathBuf {
         self.folder.join(FileName::Agent(id.clone()).to_string())
     }
+}
+
+/// Until this is dropped, nothing of an agent is accepted.
+struct Deleting<'a>(&'a Agents);
+
+impl Drop for Deleting<'_> {
+    fn drop(&mut self) {
+        *self.0.deleting.lock() = None;
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
+) -> Result<T, StorageError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| StorageError::Stopping)?
+}
+
+fn is_gone(error: &StorageError) -> bool {
+    matches!(error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
 fn read_agent(path: &Path, id: &AgentId) -> Result<AgentFile, StorageError> {

@@ -572,6 +572,61 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn any_number_of_waiting_connections_of_a_protocol_leaves_others_their_turn() {
+        let budget = budget(100);
+        let spans = [Arc::new(Share::new("spans", 75))];
+        let of_spans = |agent| Holder {
+            agent,
+            shares: &spans,
+        };
+        let pushes = [Arc::new(Share::new("pushes", 75))];
+        let of_pushes = Holder {
+            agent: "pusher",
+            shares: &pushes,
+        };
+        let slow = budget.acquire(of_spans("slow"), 75, LONG).await.unwrap();
+        let other = budget.acquire("other", 25, LONG).await.unwrap();
+        let connections: Vec<String> = (0..200).map(|number| number.to_string()).collect();
+        let connections = connections.iter();
+        let mut waiting: Vec<_> = connections
+            .map(|connection| Box::pin(budget.acquire(of_spans(connection.as_str()), 10, LONG)))
+            .collect();
+        for connection in &mut waiting {
+            assert!(waits(connection));
+        }
+        let mut push = Box::pin(budget.acquire(of_pushes, 20, LONG));
+        assert!(waits(&mut push));
+        drop(other);
+        assert!(
+            !waits(&mut push),
+            "the share of spans is not that of pushes"
+        );
+        drop(slow);
+        assert!(!waits(&mut waiting[0]));
+    }
+
+    #[tokio::test]
+    async fn a_full_connection_of_an_agent_leaves_its_others_their_turn() {
+        let budget = budget(100);
+        let protocol = Arc::new(Share::new("pushes", 100));
+        let of = |share: &Arc<Share>| [Arc::clone(share), Arc::clone(&protocol)];
+        let full = of(&Arc::new(Share::new("one connection", 20)));
+        let free = of(&Arc::new(Share::new("one connection", 20)));
+        let agent = |shares| Holder { agent: "a", shares };
+        let held = budget.acquire(agent(&full), 20, LONG).await.unwrap();
+        let other = budget.acquire("b", 80, LONG).await.unwrap();
+        let mut first = Box::pin(budget.acquire(agent(&full), 10, LONG));
+        assert!(waits(&mut first));
+        let mut second = Box::pin(budget.acquire(agent(&free), 10, LONG));
+        assert!(waits(&mut second));
+        drop(other);
+        assert!(waits(&mut first), "its connection has its share");
+        assert!(!waits(&mut second));
+        drop(held);
+        assert!(!waits(&mut first));
+    }
+
+    #[tokio::test]
     async fn a_cancelled_request_passes_its_turn_on() {
         let budget = budget(100);
         let held = budget.try_acquire(100).unwrap();

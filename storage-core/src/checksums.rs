@@ -28,11 +28,11 @@ const READ_BYTES: usize = 1 << 20;
 /// Longest checksum file that is read, in bytes: that of 256 TiB.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// The checksums of the first `limit` bytes of a file; `read` is called after each piece of work.
+/// The checksums of the first `limit` bytes of a file; `read` gets each part of them.
 pub(crate) fn sum_file(
     path: &Path,
     limit: u64,
-    mut read: impl FnMut(u64) -> Result<(), StorageError>,
+    mut read: impl FnMut(&[u8]) -> Result<(), StorageError>,
 ) -> Result<PieceSums, StorageError> {
     let failed = |error| StorageError::io("read", path)(error);
     let file = ReadFile::open(path).map_err(StorageError::io("open", path))?;
@@ -44,7 +44,7 @@ pub(crate) fn sum_file(
         let part = &mut window[..left.min(READ_BYTES)];
         file.fill(part, sums.length()).map_err(failed)?;
         sums.extend(part);
-        read(part.len() as u64)?;
+        read(part)?;
     }
     Ok(sums)
 }
@@ -73,7 +73,7 @@ pub(crate) fn sum_files(
             continue;
         };
         let path = folder.join(&entry.name);
-        let sums = sum_file(&path, u64::MAX, |bytes| pace.take(bytes))?;
+        let sums = sum_file(&path, u64::MAX, |part| pace.take(part.len() as u64))?;
         let kind = if sums.length() != entry.length {
             FormatErrorKind::Truncated {
                 needed: entry.length,

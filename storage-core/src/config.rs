@@ -1,6 +1,8 @@
 //! Configuration of the engine; each limit is named with its unit.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use storage_format::seal::SigningKey;
 
 /// Bytes of packets as stored that agents may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -33,6 +35,13 @@ pub struct DiskLow {
     pub resume_free_ratio: f64,
     /// How often free space is checked.
     pub check_interval: Duration,
+}
+
+/// Whether finalization seals storages, and with which key.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SealConfig {
+    /// The key that signs seals; without one they are not signed.
+    pub key: Option<Arc<SigningKey>>,
 }
 
 /// Configuration of an [`Engine`](crate::Engine).
@@ -91,6 +100,8 @@ pub struct EngineConfig {
     /// A log up to this many bytes that is not arranged is read for its checksums before the
     /// storage is FINALIZED, a longer one afterwards.
     pub checksums_at_once_bytes_max: u64,
+    /// Whether finalization seals storages, and how.
+    pub seal: Option<SealConfig>,
     /// Packets in the live tree of a storage that cause an index part to be written.
     pub tree_packet_count_max: usize,
     /// Bytes of the live trees of all storages; beyond them, the largest is written as an index
@@ -140,7 +151,7 @@ impl EngineConfig {
             recovery_thread_count: cores.max(2),
             in_flight_bytes_max: 64 << 20,
             agent_in_flight_bytes_max: 32 << 20,
-            packet_bytes_max: 64 << 20,
+            packet_bytes_max: 16 << 20,
             arranging_bytes_per_second_max: 0,
             full_file_arranging_bytes_per_second_max: 32 << 20,
             quotas: QuotaDefaults::default(),
@@ -150,6 +161,7 @@ impl EngineConfig {
             scrub_pass_interval: Duration::from_secs(86_400),
             scrub_delay: Duration::from_secs(60),
             checksums_at_once_bytes_max: 64 << 20,
+            seal: None,
             tree_packet_count_max: 256 << 10,
             live_index_bytes_max: 64 << 20,
             live_index_age_max: Duration::from_secs(60),

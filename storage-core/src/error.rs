@@ -253,6 +253,9 @@ pub enum StorageError {
         /// The quota.
         max: u64,
     },
+    /// Whether the agent is deleted is known soon.
+    #[error("agent `{0}` is being deleted")]
+    AgentBeingDeleted(AgentId),
     /// A storage that is not finalized has packets of the agent.
     #[error("storage {storage} has packets of agent `{agent}` and is not finalized")]
     AgentInUse {
@@ -455,6 +458,7 @@ impl StorageError {
         match self {
             Self::StorageNotFound(_) => "storage_not_found",
             Self::AgentNotFound(_) => "agent_not_found",
+            Self::AgentBeingDeleted(_) => "agent_being_deleted",
             Self::AgentInUse { .. } => "agent_in_use",
             Self::QuotaUsed { .. } => "quota_used",
             Self::StreamNotFound { .. } => "stream_not_found",

@@ -21,6 +21,7 @@
 //! | `checked` | blocks of files that are compared with their checksums before they are sent |
 //! | `catalog` | a fast start with many storages |
 //! | `traced` | names of files in the I/O trace |
+//! | `sealing` | seals: hashes of all files and packets |
 //! | `labels` | label types and values |
 //! | `archive` | storages as ZIP archives |
 //!
@@ -76,9 +77,12 @@ mod read;
 mod readiness;
 mod rebuilds;
 mod recovery;
+mod removals;
 mod repair;
 mod replaced_files;
 mod scan;
+mod seal_state;
+mod sealing;
 mod serializer;
 mod space;
 mod state;
@@ -95,7 +99,7 @@ mod writer;
 pub use agents::{Agent, AgentSpec, Agents};
 pub use budget::{ByteBudget, BytePermit, Holder, Share};
 pub use checked::CheckedFile;
-pub use config::{DiskLow, EngineConfig, IoChoice, QuotaDefaults};
+pub use config::{DiskLow, EngineConfig, IoChoice, QuotaDefaults, SealConfig};
 pub use counters::{Counter, Counters, LATENCY_BOUNDS_SECONDS, Latency, LatencySnapshot};
 pub use damage::Damage;
 pub use deletion::UnknownLabels;
@@ -103,11 +107,11 @@ pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     AgentUsage, CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport,
     CopySelection, Created, DerivedCheck, DerivedFault, DerivedFiles, DerivedInfo, DerivedSink,
-    Documents, Engine, Export, Failures, FileInfo, IdempotencyKey, Ingest, LabelTypeInfo, Labels,
-    LeafInfo, LeafKey, LeafPackets, LeftRing, NewStorage, PacketInfo, Page, PendingPush,
-    QueryCache, Quotas, ReadDerived, Reading, Rings, ServedBytes, ServedFile, StorageCounts,
-    StorageFilter, StorageInfo, StorageLabel, StorageLeaves, StoragePatch, Storages, Transfer,
-    change_document, check_archive,
+    Documents, Engine, EventFile, EventFileInfo, EventFiles, EventSink, Export, Failures, FileInfo,
+    IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafKey, LeafPackets, LeftRing,
+    ListOrder, NewStorage, PacketInfo, Page, PendingPush, QueryCache, Quotas, ReadDerived, Reading,
+    Rings, ServedBytes, ServedFile, StorageCounts, StorageFilter, StorageInfo, StorageLabel,
+    StorageLeaves, StoragePatch, Storages, Transfer, change_document, check_archive,
 };
 pub use error::{PacketSummary, StorageError};
 #[cfg(feature = "fault-points")]
@@ -120,6 +124,7 @@ pub use progress::Progress;
 pub use push::{NewPacket, Push, PushOutcome, Receipt, check_position, packet_charge};
 pub use readiness::RecoveryStatus;
 pub use repair::{MissingPackets, RepairReport};
+pub use seal_state::SealState;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
 pub use tree::{LeafBases, Selection};

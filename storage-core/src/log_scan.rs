@@ -21,6 +21,8 @@ use crate::{
 };
 
 const BLOCK_LENGTH: u64 = BLOCK_BYTES as u64;
+/// What is read to find the header of the last batch; few batches are longer.
+const LAST_PIECE_BYTES: u64 = 64 << 10;
 
 /// The bytes of one leaf in a batch.
 #[derive(Debug)]
@@ -370,6 +372,37 @@ impl LogScanner {
         let is_proof = |header: &BatchHeader| header.salt == salt && header.durable_mark > lost;
         let from = self.position.offset.saturating_add(BLOCK_LENGTH);
         self.find_batch(from, is_proof).map(|found| found.is_some())
+    }
+
+    /// Whether the last batch before `position` ends there, by its header: it has the number and
+    /// the checksum that the position says. The scan must end at the position.
+    pub(crate) fn ends_at(&mut self, position: &LogPosition) -> io::Result<bool> {
+        let mut end = position.offset;
+        let mut piece = LAST_PIECE_BYTES;
+        while end > FILE_HEADER_BYTES as u64 {
+            let begin = end.saturating_sub(piece).max(FILE_HEADER_BYTES as u64);
+            let mut at = end;
+            while at > begin {
+                at = at.saturating_sub(BLOCK_LENGTH);
+                let location = self.location(at);
+                // The whole piece is read with its first block.
+                self.window.bytes(begin, BLOCK_BYTES)?;
+                let bytes = self.window.bytes(at, BATCH_HEADER_BYTES)?;
+                let Ok(head) = bytes.try_into() else {
+                    return Ok(false);
+                };
+                if let Ok(header) = BatchHeader::decode(bytes, location)
+                    && header.salt == self.salt
+                {
+                    let next = at.saturating_add(header.padded_length());
+                    return Ok(next == position.offset
+                        && header.number.saturating_add(1) == position.batch
+                        && BatchHeader::checksum_of(head) == position.chain);
+                }
+            }
+            (end, piece) = (begin, WINDOW_BYTES as u64);
+        }
+        Ok(false)
     }
 
     /// The first batch header at or after `from` that is wanted.

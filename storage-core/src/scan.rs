@@ -160,6 +160,7 @@ pub(crate) struct FrameScanner {
     leaf: LeafId,
     /// The end of the last intact frame; its checksum is maintained only when payloads are read.
     tail: Tail,
+    checks_padding: bool,
 }
 
 impl FrameScanner {
@@ -177,6 +178,7 @@ impl FrameScanner {
             storage,
             leaf,
             tail,
+            checks_padding: false,
         })
     }
 
@@ -193,6 +195,16 @@ impl FrameScanner {
             storage,
             leaf,
             tail,
+            checks_padding: false,
+        }
+    }
+
+    /// The same scan, which also checks what is between a payload and the next frame. Other scans
+    /// compare the checksum of the leaf, or do not need those bytes.
+    pub(crate) fn with_padding(self) -> Self {
+        Self {
+            checks_padding: true,
+            ..self
         }
     }
 
@@ -277,8 +289,12 @@ impl FrameScanner {
                 };
                 return Err(ScanError::Frame(error));
             }
-            self.read_range(payload_end..end, &mut tail, sink)
+            let padding = self
+                .read_range(payload_end..end, &mut tail, sink)
                 .map_err(ScanError::Io)?;
+            if self.checks_padding {
+                check_padding(payload_end..end, padding)?;
+            }
         }
         assert!(
             !checks_payload || tail.length == end,
@@ -368,6 +384,27 @@ impl FrameScanner {
         }
         Ok(found.is_some())
     }
+}
+
+/// Refuses padding of a frame that is not zeros, by its checksum.
+fn check_padding(range: Range<u64>, checksum: u32) -> Result<(), FormatError> {
+    const ZEROS: [u8; storage_format::frame::ALIGNMENT] = [0; storage_format::frame::ALIGNMENT];
+    let length = range.end.saturating_sub(range.start);
+    let zeros = usize::try_from(length)
+        .ok()
+        .and_then(|length| ZEROS.get(..length));
+    let computed = zeros.map_or(0, crc32c);
+    if zeros.is_some() && checksum == computed {
+        return Ok(());
+    }
+    Err(FormatError {
+        what: "frame padding",
+        offset: range.start,
+        kind: FormatErrorKind::Checksum {
+            stored: computed,
+            computed: checksum,
+        },
+    })
 }
 
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub(crate) struct Space {
     is_low: AtomicBool,
     free_bytes: AtomicU64,
     limit_bytes: AtomicU64,
+    /// With less free space than this, ingest that has stopped does not resume; 0 for no limit.
+    resume_bytes: AtomicU64,
     /// Whether there is space, but no more files can be created.
     is_short_of_files: AtomicBool,
     free_files: AtomicU64,
@@ -39,6 +41,7 @@ impl Space {
             is_low: AtomicBool::new(false),
             free_bytes: AtomicU64::new(u64::MAX),
             limit_bytes: AtomicU64::new(0),
+            resume_bytes: AtomicU64::new(0),
             is_short_of_files: AtomicBool::new(false),
             free_files: AtomicU64::new(u64::MAX),
             counters,
@@ -111,6 +114,9 @@ impl Space {
         self.free_bytes.store(free, Ordering::Relaxed);
         self.limit_bytes
             .store(if is_low { resume } else { stop }, Ordering::Relaxed);
+        // Without a limit ingest never stops, so it never waits to resume.
+        let resume = if stop > 0 { resume } else { 0 };
+        self.resume_bytes.store(resume, Ordering::Relaxed);
         self.counters.disk_free_bytes.set(free);
         self.counters.disk_total_bytes.set(total);
         let is_short = self.is_short_of_files.load(Ordering::Relaxed);
@@ -142,6 +148,23 @@ impl Space {
         Err(StorageError::DiskLow {
             free_bytes: self.free_bytes.load(Ordering::Relaxed),
             limit_bytes: self.limit_bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Refuses to write bytes that can be made again where ingest would not resume with less free
+    /// space: such work must not stop it. Blocks for one system call.
+    pub(crate) fn check_spare(&self, bytes: u64) -> Result<(), StorageError> {
+        self.look();
+        self.check()?;
+        let free_bytes = self.free_bytes.load(Ordering::Relaxed);
+        let resume = self.resume_bytes.load(Ordering::Relaxed);
+        let limit_bytes = resume.saturating_add(bytes);
+        if resume == 0 || free_bytes >= limit_bytes {
+            return Ok(());
+        }
+        Err(StorageError::DiskLow {
+            free_bytes,
+            limit_bytes,
         })
     }
 

@@ -36,6 +36,7 @@ use crate::{
     readiness::Readiness,
     rebuilds::Rebuilds,
     scan::{FrameScanner, ScanError},
+    seal_state::KnownSeal,
     state::may_move,
     status::{WriteCounts, WriteStatus},
     storage_copy,
@@ -90,6 +91,8 @@ pub(crate) struct Storage {
     pub(crate) unknown_repairs: RwLock<Option<String>>,
     /// Whether its storage file is lost, and nobody knows its labels.
     pub(crate) are_labels_lost: bool,
+    /// What is known about its seal.
+    pub(crate) seal: KnownSeal,
     /// The damage at which recovery stopped: the tree lacks what is behind it.
     pub(crate) damage: OnceLock<StorageError>,
 }
@@ -170,6 +173,7 @@ impl Storage {
             unknown_repairs: RwLock::default(),
             are_labels_lost: false,
             checked: CheckedFiles::default(),
+            seal: KnownSeal::default(),
             damage: OnceLock::new(),
             folder,
             file: RwLock::new(file),
@@ -393,6 +397,10 @@ impl Storage {
             let bytes = file.encode().unwrap_or_default().into();
             let _ = io_thread.publish(self.folder.clone(), name, bytes).await;
         }
+        if file.state == StorageState::Finalized && before != StorageState::Finalized {
+            storage_copy::remove(&self.folder, self.id, io_thread).await?;
+            crate::fault_point!(async "change.uncopied");
+        }
         let published = publish_file(&self.folder, &file, io_thread, catalog).await;
         let bytes = published.map_err(|error| self.unless_deleted(error))?;
         crate::fault_point!(async "change.published");
@@ -542,7 +550,8 @@ fn is_missing(error: &StorageError) -> bool {
     matches!(error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// Publishes a storage file and stores it in the catalog; returns its bytes.
+/// Publishes a storage file and stores it in the catalog; returns its bytes. Unless it says that
+/// the storage is finalized, its second copy is written before, if there is one, or else after.
 pub(crate) async fn publish_file(
     folder: &Path,
     file: &StorageFile,
@@ -555,10 +564,29 @@ pub(crate) async fn publish_file(
     if crate::sabotaged!("skip-publish") && path.exists() {
         return Ok(bytes);
     }
+    // A creation that fails leaves nothing: the storage file is the first file of a storage. Nor is
+    // there a copy after a finalization that failed: the storage file may say FINALIZED, and no copy
+    // next to it may say otherwise.
+    let copy = folder.join(FileName::StorageCopy(file.id).to_string());
+    let has_copy = copy.exists();
+    let is_copied = file.state != StorageState::Finalized;
+    if is_copied && has_copy {
+        storage_copy::write(folder, file.id, &bytes, io_thread).await?;
+        crate::fault_point!(async "change.copied");
+    }
     let published = io_thread
         .publish(folder.to_owned(), name, bytes.clone())
         .await;
     published.map_err(StorageError::io("write", &path))?;
+    if is_copied
+        && !has_copy
+        && let Err(error) = storage_copy::write(folder, file.id, &bytes, io_thread).await
+    {
+        tracing::warn!(
+            %error, storage = %file.id,
+            "the second copy of the storage file is not written; the next change or start writes it"
+        );
+    }
     crate::fault_point!(async "catalog.behind");
     let (catalog, id) = (Arc::clone(catalog), file.id);
     let published = bytes.clone();

@@ -1,8 +1,15 @@
-//! The second copy of the storage file of a finalized storage.
+//! The second copy of the storage file.
 //!
-//! The storage file lists all others, so its damage would cost the whole storage. The copy has the
-//! same bytes. It is written after the storage file: there is none before the storage is
-//! FINALIZED, and it may be one change of labels older after a crash.
+//! The storage file has the state, the labels and the list of files, so its damage would cost the
+//! whole storage. The copy has the same bytes. A storage file that is intact counts; the copy is
+//! used only when the storage file is lost.
+//!
+//! While a storage is not FINALIZED, the copy is written *before* the storage file: after a crash
+//! it is as new, or one change ahead that nobody was told of. So it never lacks an arranged file
+//! whose packets are nowhere else any more. It is removed before the storage file says FINALIZED,
+//! and written *after* each storage file that does: it never says FINALIZED when the storage is
+//! not, and may be one change of labels older after a crash. Where there is no copy, of a new storage
+//! or after a finalization that failed, it is written after the storage file, too (decision 0141).
 
 use std::{io, path::Path};
 
@@ -16,6 +23,7 @@ use storage_format::{
 use crate::{
     StorageError,
     io::{StagedFile, remove_file, rename, sync_folder},
+    io_thread::IoThread,
     read::read_small,
 };
 
@@ -40,10 +48,6 @@ pub(crate) fn restore(folder: &Path, id: StorageId, error: &StorageError) -> Opt
         Ok(found) if error.is_loss() => found,
         _ => return None,
     };
-    // Only a finalized storage has a copy.
-    if file.state != StorageState::Finalized {
-        return None;
-    }
     mend(folder, &FileName::Storage(id), &bytes, error);
     Some(file)
 }
@@ -61,6 +65,68 @@ pub(crate) fn mend(folder: &Path, name: &FileName, bytes: &[u8], error: &Storage
             "a storage file is damaged or lost, and cannot be restored from its second copy"
         ),
     }
+}
+
+/// Writes the copy of a storage that is not finalized if it is another one: it may be one change
+/// ahead after a crash, and earlier servers wrote none. Blocks the thread.
+///
+/// # Errors
+/// When a copy remains that says that the storage is finalized.
+pub(crate) fn refresh_open(folder: &Path, file: &StorageFile) -> Result<(), StorageError> {
+    let name = FileName::StorageCopy(file.id);
+    let path = folder.join(name.to_string());
+    let bytes = file.encode().map_err(StorageError::damaged(&path))?;
+    let found = read(folder, file.id, &name).ok();
+    if found.as_ref().is_some_and(|(_, found)| *found == bytes) {
+        return Ok(());
+    }
+    let says_finalized = found.is_some_and(|(found, _)| found.state == StorageState::Finalized);
+    match replace(folder, &name, &bytes) {
+        Err(error) if says_finalized => Err(error),
+        Err(error) => {
+            tracing::warn!(
+                %error, storage = %file.id, "the second copy of its storage file is not written"
+            );
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Writes the copy durably.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) async fn write(
+    folder: &Path,
+    id: StorageId,
+    bytes: &bytes::Bytes,
+    io_thread: &IoThread,
+) -> Result<(), StorageError> {
+    let name = FileName::StorageCopy(id).to_string();
+    let path = folder.join(&name);
+    let written = io_thread.publish(folder.to_owned(), name, bytes.clone());
+    written.await.map_err(StorageError::io("write", path))
+}
+
+/// Removes the copy durably: the storage file is about to say that the storage is finalized.
+///
+/// # Errors
+/// When it cannot be removed.
+pub(crate) async fn remove(
+    folder: &Path,
+    id: StorageId,
+    io_thread: &IoThread,
+) -> Result<(), StorageError> {
+    let path = folder.join(FileName::StorageCopy(id).to_string());
+    let removing = path.clone();
+    let removed = tokio::task::spawn_blocking(move || remove_file(&removing)).await;
+    match removed.unwrap_or_else(|panicked| Err(io::Error::other(panicked))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        removed => removed.map_err(StorageError::io("remove", &path))?,
+    }
+    let synced = io_thread.sync_folder(folder.to_owned()).await;
+    synced.map_err(StorageError::io("sync", folder))
 }
 
 /// Whether the copy was written after the storage file.

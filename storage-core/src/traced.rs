@@ -53,7 +53,9 @@ fn class_of(role: FileRole) -> FileClass {
         FileRole::Data => FileClass::Data,
         FileRole::ChunkIndex => FileClass::ChunkIndex,
         FileRole::Provenance => FileClass::Provenance,
-        FileRole::Local | FileRole::Checksums | FileRole::Repairs => FileClass::Other,
+        FileRole::Local | FileRole::Checksums | FileRole::Repairs | FileRole::Seal => {
+            FileClass::Other
+        }
     }
 }
 

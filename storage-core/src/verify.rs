@@ -9,6 +9,7 @@ use storage_format::{
     data_file::{DataFileHeader, HEADER_BYTES},
     index_part::PacketEntry,
     paths::{FileName, FileRole},
+    seal::{FileHasher, Seal},
     storage_file::{StorageFile, StorageState},
 };
 
@@ -23,6 +24,7 @@ use crate::{
     listed::{differences, differences_of_log},
     read::read_small,
     scan::{FrameScanner, ScanError, Scanned},
+    seal_state,
     storage::{Storage, StorageReader},
     tree::{Selection, merge},
 };
@@ -236,13 +238,21 @@ impl Verification<'_> {
     fn listed_files(&mut self, file: &StorageFile) {
         // A damaged checksum file is found below.
         let known = read_checksums(&self.storage.folder, file).and_then(Result::ok);
+        let seal = self.seal(file);
         for entry in &file.files {
             if self.is_cancelled() {
                 return;
             }
             let path = self.storage.folder.join(&entry.name);
             self.look_again(&path, &entry.name);
-            match sum_file(&path, u64::MAX, |_| Ok(())) {
+            let mut hasher = seal.as_ref().map(|seal| FileHasher::new(seal.group_bytes));
+            let read = |part: &[u8]| {
+                if let Some(hasher) = &mut hasher {
+                    hasher.extend(part);
+                }
+                Ok(())
+            };
+            match sum_file(&path, u64::MAX, read) {
                 Err(error) => self.damage(&entry.name, 0, error),
                 Ok(sums) => {
                     if sums.length() == entry.length {
@@ -252,9 +262,32 @@ impl Verification<'_> {
                     let found = differences(self.storage, entry, sums, known.as_ref());
                     if found.is_empty() {
                         self.storage.checked.forget_damage(&entry.name);
+                        let sealed = seal.as_ref().zip(hasher);
+                        let forged = sealed.and_then(|(seal, hasher)| {
+                            seal_state::difference_of(seal, &entry.name, &hasher.finish())
+                        });
+                        self.report.damage.extend(forged);
                     }
                     self.report.damage.extend(found);
                 }
+            }
+        }
+    }
+
+    /// The seal, if there is one that can be read. What it says otherwise than the storage file is
+    /// noted; that its file is damaged is found with those of the others.
+    fn seal(&mut self, file: &StorageFile) -> Option<Seal> {
+        let (own, seal) = seal_state::read_seal(&self.storage.folder, file)?;
+        match seal {
+            Ok(seal) => {
+                let found = seal_state::differences(own, &seal, file);
+                self.report.damage.extend(found);
+                Some(seal)
+            }
+            Err(error) => {
+                let what = format!("the seal is broken: {error}");
+                self.damage(&own.name, 0, what);
+                None
             }
         }
     }

@@ -125,7 +125,11 @@ async fn life(io: IoChoice) {
         FileClass::Storage,
         Cause::Unknown,
     );
-    assert_eq!(made.len(), 2, "created and opened: {ingest:?}");
+    let copies = made
+        .iter()
+        .filter(|r| r.file.path().ends_with(".storage-copy"));
+    assert_eq!(copies.count(), 2, "{ingest:?}");
+    assert_eq!(made.len(), 4, "created and opened, with copies: {ingest:?}");
     assert!(
         ingest
             .iter()

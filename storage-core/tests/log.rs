@@ -370,14 +370,15 @@ async fn finalization_arranges_interleaved_streams() {
     check_arranged(&engine, storage).await;
     assert_eq!((0..20).map(read).collect::<Vec<_>>(), bytes);
     drop(leaves);
+    support::check_intact(&engine, storage, 160).await;
+    // It waits until the files are removed.
+    engine.shutdown().await.unwrap();
     let after = files_of(folder.path(), storage);
     assert!(
         before.keys().all(|name| !after.contains_key(name)),
         "{after:?}"
     );
     assert!(after.values().sum::<u64>() < before.values().sum());
-    support::check_intact(&engine, storage, 160).await;
-    engine.shutdown().await.unwrap();
 
     // The index is rebuilt from the arranged files alone.
     let path = folder

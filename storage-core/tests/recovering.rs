@@ -15,6 +15,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use storage_core::{
@@ -79,6 +80,7 @@ impl Setting {
     async fn start(&self) -> Engine {
         let engine = start(self.folder.path()).await;
         engine.storages().recovered(self.ready).await.unwrap();
+        wait_for_reader();
         engine
     }
 
@@ -109,6 +111,23 @@ impl Drop for Setting {
 /// does not wait while the returned file is open.
 fn release(fifo: &Path) -> File {
     File::options().read(true).write(true).open(fifo).unwrap()
+}
+
+/// Waits until a thread of this process waits for a writer of a FIFO, or for as long as it takes
+/// elsewhere if the kernel does not tell.
+fn wait_for_reader() {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let is_waiting = || {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap();
+        threads.flatten().any(|thread| {
+            let place = std::fs::read_to_string(thread.path().join("wchan"));
+            place.is_ok_and(|place| place == "wait_for_partner")
+        })
+    };
+    let begin = Instant::now();
+    while !is_waiting() && begin.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 async fn open(folder: &Path) -> Engine {

@@ -11,6 +11,7 @@
 //! | `.storage` | [`storage_file`] | description of a storage; its rename publishes a state |
 //! | `.agent` | [`agent_file`] | an agent: attributes, streams, trace metadata |
 //! | `.ring` | [`ring_block`] | recent packets, of which the oldest are removed |
+//! | `.seal` | [`seal`] | hashes of all files and packets, and who signed them |
 //! | `.local` | [`local_file`] | origin and completeness of a downloaded storage |
 //!
 //! [`paths`] alone builds and parses file names, [`limits`] defines every bound, and [`batch`] is
@@ -42,6 +43,7 @@ pub mod paths;
 mod position;
 pub mod repair_file;
 pub mod ring_block;
+pub mod seal;
 pub mod storage_file;
 mod time_basis;
 mod varint;

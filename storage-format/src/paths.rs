@@ -11,6 +11,7 @@
 //!                                  <16 hex digits>.idx, .pidx   of a data file, or of a leaf
 //!                                  <storage id>.checksums, .storage-copy   once it is finalized
 //!                                  <storage id>.repairs   once it was repaired
+//!                                  <storage id>.seal   once it is finalized, on request
 //!                                  <storage id>.local   on a client
 //! ```
 //!
@@ -32,6 +33,9 @@ pub const LABEL_FILE: &str = "labels.types";
 pub const CATALOG_FOLDER: &str = "catalog";
 /// Folder of cached query results in the folder of a storage.
 pub const CACHE_FOLDER: &str = "cache";
+/// Folder of event files in the folder of a storage: `<kind>.parquet`, and `<kind>.facts` with what
+/// is known of it.
+pub const EVENTS_FOLDER: &str = "events";
 /// Folder in a storage with the segments of a ring, while the ring is written.
 pub const RING_FOLDER: &str = "ring";
 /// Ending of the segments of a ring.
@@ -63,6 +67,8 @@ pub enum FileRole {
     StorageCopy,
     /// How the log was repaired, and which packets are missing since.
     Repairs,
+    /// The seal.
+    Seal,
 }
 
 impl FileRole {
@@ -80,6 +86,7 @@ impl FileRole {
             Self::Checksums => "checksums",
             Self::StorageCopy => "storage_copy",
             Self::Repairs => "repairs",
+            Self::Seal => "seal",
         }
     }
 
@@ -95,6 +102,7 @@ impl FileRole {
             Self::Checksums => "checksums",
             Self::StorageCopy => "storage-copy",
             Self::Repairs => "repairs",
+            Self::Seal => "seal",
         }
     }
 }
@@ -126,6 +134,8 @@ pub enum FileName {
     StorageCopy(StorageId),
     /// `<storage id>.repairs`
     Repairs(StorageId),
+    /// `<storage id>.seal`
+    Seal(StorageId),
 }
 
 impl FileName {
@@ -143,6 +153,7 @@ impl FileName {
             Self::Checksums(_) => FileRole::Checksums,
             Self::StorageCopy(_) => FileRole::StorageCopy,
             Self::Repairs(_) => FileRole::Repairs,
+            Self::Seal(_) => FileRole::Seal,
         }
     }
 }
@@ -155,7 +166,8 @@ impl fmt::Display for FileName {
             | Self::Local(id)
             | Self::Checksums(id)
             | Self::StorageCopy(id)
-            | Self::Repairs(id) => write!(f, "{id}.{ending}"),
+            | Self::Repairs(id)
+            | Self::Seal(id) => write!(f, "{id}.{ending}"),
             Self::Agent(agent) => write!(f, "{agent}.{ending}"),
             Self::Index(part) => write!(f, "{part:016x}.{ending}"),
             Self::Data(file) | Self::ChunkIndexes(file) | Self::Provenances(file) => {
@@ -189,6 +201,7 @@ impl FromStr for FileName {
             "checksums" => stem.parse().map(Self::Checksums),
             "storage-copy" => stem.parse().map(Self::StorageCopy),
             "repairs" => stem.parse().map(Self::Repairs),
+            "seal" => stem.parse().map(Self::Seal),
             "agent" => stem.parse().map(Self::Agent),
             "index" => leaf().map(|part| Self::Index(part.0)),
             "itdata" => stem.parse().map(Self::Data),

@@ -13,8 +13,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DataFileId, FormatError, FormatErrorKind, StorageId, envelope, index_part::LogPosition,
-    log::PreviousFile,
+    DataFileId, FormatError, FormatErrorKind, StorageId, checksum::crc32c_append, envelope,
+    index_part::LogPosition, log::PreviousFile,
 };
 
 const MAGIC: [u8; 8] = *b"THREPAIR";
@@ -121,6 +121,21 @@ impl RepairFile {
     /// All that is missing.
     pub fn missing(&self) -> impl Iterator<Item = &Missing> {
         self.repairs.iter().flat_map(|repair| &repair.missing)
+    }
+
+    /// Identifies the cuts of the log; 0 if there are none. With another value, bytes of a leaf may
+    /// be at other offsets.
+    #[must_use]
+    pub fn cuts(&self) -> u32 {
+        let mut sum = 0;
+        for repair in &self.repairs {
+            let (file, length) = repair.cut.unwrap_or((u64::MAX, u64::MAX));
+            for field in [file, length, repair.batch, repair.next_file] {
+                sum = crc32c_append(sum, &field.to_le_bytes());
+            }
+            sum = crc32c_append(sum, &repair.time.to_le_bytes());
+        }
+        sum
     }
 
     /// How many packets are missing at most; a number that several repairs missed counts once.
@@ -330,6 +345,24 @@ mod tests {
             (4, 6)
         );
         assert!(file.encode().is_ok());
+    }
+
+    #[test]
+    fn each_cut_changes_what_identifies_the_cuts() {
+        let mut file = RepairFile::new(StorageId::from_bytes([3; 16]));
+        let mut known = vec![file.cuts()];
+        assert_eq!(known, [0]);
+        for cut in [repair().cut, repair().cut, None] {
+            file.repairs.push(Repair { cut, ..repair() });
+            known.push(file.cuts());
+        }
+        file.repairs[0].time += 1;
+        known.push(file.cuts());
+        file.repairs[0].missing.clear();
+        assert_eq!(file.cuts(), known[4], "what is missing is no cut");
+        known.sort_unstable();
+        known.dedup();
+        assert_eq!(known.len(), 5);
     }
 
     #[test]

@@ -16,6 +16,8 @@ const VERSION_WITH_CHECKSUMS: u16 = 2;
 /// storage is not finalized. Readers of version 2 do not know repair files, and would remove the
 /// arranged files.
 const VERSION_WITH_REPAIRS_OR_REPLACED_FILES: u16 = 3;
+/// Version of a storage file that lists a seal, which readers of version 3 do not know.
+const VERSION_WITH_SEAL: u16 = 4;
 
 /// State of a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -138,7 +140,9 @@ impl StorageFile {
     pub fn encode(&self) -> Result<Vec<u8>, FormatError> {
         let is_finalized = self.state == StorageState::Finalized;
         let names_arranged = !is_finalized && self.lists(FileRole::Data);
-        let version = if names_arranged || self.lists(FileRole::Repairs) {
+        let version = if self.lists(FileRole::Seal) {
+            VERSION_WITH_SEAL
+        } else if names_arranged || self.lists(FileRole::Repairs) {
             VERSION_WITH_REPAIRS_OR_REPLACED_FILES
         } else if self.lists(FileRole::Checksums) {
             VERSION_WITH_CHECKSUMS
@@ -153,7 +157,7 @@ impl StorageFile {
     /// # Errors
     /// When the bytes are damaged, of another version or something else.
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
-        envelope::decode_version(WHAT, MAGIC, VERSION_WITH_REPAIRS_OR_REPLACED_FILES, bytes)
+        envelope::decode_version(WHAT, MAGIC, VERSION_WITH_SEAL, bytes)
     }
 
     /// Whether the storage has a file of this role.

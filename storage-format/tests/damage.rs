@@ -21,6 +21,7 @@ use storage_format::{
     paths::FileName,
     repair_file::RepairFile,
     ring_block::RingBlock,
+    seal::Seal,
     storage_file::StorageFile,
 };
 
@@ -85,7 +86,7 @@ fn read_index(bytes: &[u8]) -> Result<(), String> {
 
 type Read = fn(&[u8]) -> Result<(), String>;
 
-const FILES: [(&str, Read); 15] = [
+const FILES: [(&str, Read); 17] = [
     ("v1/labels.types", |bytes| {
         LabelFile::decode(bytes)
             .map(drop)
@@ -126,6 +127,14 @@ const FILES: [(&str, Read); 15] = [
         ChecksumFile::decode(bytes)
             .map(drop)
             .map_err(|e| e.to_string())
+    }),
+    ("v4/file.storage", |bytes| {
+        StorageFile::decode(bytes)
+            .map(drop)
+            .map_err(|e| e.to_string())
+    }),
+    ("v1/file.seal", |bytes| {
+        Seal::decode(bytes).map(drop).map_err(|e| e.to_string())
     }),
     ("v1/file.agent", |bytes| {
         AgentFile::decode(bytes)

@@ -470,6 +470,20 @@ fn enveloped_files_keep_their_bytes() {
         &value.encode().unwrap(),
         |bytes| StorageFile::decode(bytes).unwrap(),
     );
+    // The version that is written once a seal is listed.
+    value.files.push(FileEntry {
+        name: format!("{}.seal", storage()),
+        role: FileRole::Seal,
+        length: 400,
+        checksum: 8,
+    });
+    check(
+        4,
+        "file.storage",
+        &value,
+        &value.encode().unwrap(),
+        |bytes| StorageFile::decode(bytes).unwrap(),
+    );
     let value = agent_file();
     check(
         FORMAT_VERSION,

@@ -32,6 +32,7 @@ fn a_file_has_one_name_and_a_role() {
             format!("{ID}.repairs"),
             "repairs",
         ),
+        (FileName::Seal(storage()), format!("{ID}.seal"), "seal"),
         (
             FileName::StorageCopy(storage()),
             format!("{ID}.storage-copy"),

@@ -65,7 +65,9 @@ impl Extent {
         match role {
             FileRole::Storage | FileRole::Agent | FileRole::Index | FileRole::ChunkIndex => true,
             FileRole::Repairs => true,
-            FileRole::Data | FileRole::Provenance | FileRole::Checksums => self == Self::All,
+            FileRole::Data | FileRole::Provenance | FileRole::Checksums | FileRole::Seal => {
+                self == Self::All
+            }
             FileRole::Local | FileRole::StorageCopy => false,
         }
     }

@@ -39,7 +39,8 @@ pub(super) struct FilesDocument {
 pub(super) struct FileDocument {
     /// Name under `/storage/{id}/`.
     name: String,
-    /// `storage`, `agent`, `index`, `data`, `chunk_index`, `provenance`, `checksums` or `local`.
+    /// `storage`, `agent`, `index`, `data`, `chunk_index`, `provenance`, `checksums`, `repairs`,
+    /// `seal` or `local`.
     role: String,
     /// Number of bytes that can be read.
     length: u64,
@@ -185,6 +186,7 @@ async fn open(app: &AppState, id: StorageId, name: &str) -> Result<Arc<Resource>
             | FileRole::Data
             | FileRole::Checksums
             | FileRole::Repairs
+            | FileRole::Seal
     );
     let etag = format!("{:08x}-{:x}", served.checksum, served.length);
     let modified = u64::try_from(served.modified / 1_000_000_000).ok();

@@ -326,7 +326,9 @@ impl FilePlan {
             checksum: 0,
         };
         let (reader, storage) = (LeafReader::new(whole), self.candidate.storage);
-        let mut scanner = FrameScanner::of_leaf(reader, storage, leaf, start, moved.end);
+        let scanner = FrameScanner::of_leaf(reader, storage, leaf, start, moved.end);
+        // The new file gets a checksum of its own, which would make damaged padding look intact.
+        let mut scanner = scanner.with_padding();
         for piece in &moved.pieces {
             output.put(&piece.header.encode(), pace)?;
             if piece.has_leaf_header() {

@@ -80,7 +80,7 @@ impl Output {
                 truncate(path, tail.length)?;
             }
             let pace = &mut self.pace;
-            let sums = sum_file(path, tail.length, |bytes| pace.take(bytes))?;
+            let sums = sum_file(path, tail.length, |part| pace.take(part.len() as u64))?;
             if (sums.length(), sums.checksum()) != (tail.length, tail.checksum) && !trusts {
                 let kind = FormatErrorKind::Checksum {
                     stored: tail.checksum,

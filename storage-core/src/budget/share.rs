@@ -72,7 +72,8 @@ impl Share {
 pub struct Holder<'a> {
     /// The agent, or whoever waits in its own queue.
     pub agent: &'a str,
-    /// The shares that count its bytes, besides that of the agent.
+    /// The shares that count its bytes, besides that of the agent: the one that most others have,
+    /// too, is the last.
     pub shares: &'a [Arc<Share>],
 }
 
@@ -145,6 +146,31 @@ impl Claim {
     /// The first share that has not `bytes` more.
     pub(super) fn lacking(&self, bytes: u64) -> Option<&Share> {
         self.all().find(|share| !share.fits(bytes))
+    }
+
+    /// The share that most other requests have, too: that of the protocol.
+    fn common(&self) -> Option<&Arc<Share>> {
+        self.others.last()
+    }
+
+    /// Whether [`Self::common`] is the same share.
+    pub(super) fn has_common(&self, other: &Self) -> bool {
+        match (self.common(), other.common()) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Whether a new request of `bytes` is within [`Self::common`], now.
+    pub(super) fn fits_common(&self, bytes: u64) -> bool {
+        self.common().is_none_or(|share| share.fits(bytes))
+    }
+
+    /// Whether the agent and [`Self::common`] have `bytes` more, so that it is the connection that
+    /// has not.
+    pub(super) fn lacks_only_connection(&self, bytes: u64) -> bool {
+        self.agent.share.fits(bytes) && self.fits_common(bytes)
     }
 
     /// Whether a new request of `bytes` is within all shares, now.

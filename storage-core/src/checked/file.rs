@@ -36,6 +36,8 @@ pub(super) struct Blocks {
     storage: StorageId,
     path: PathBuf,
     name: String,
+    /// Whether the file is made again when it is damaged.
+    pub(super) is_derived: bool,
     expected: Expected,
     sums: Sums,
     /// Changes when all blocks have to be compared again.
@@ -63,6 +65,7 @@ impl Blocks {
         Self {
             storage,
             name: name.to_string_lossy().into_owned(),
+            is_derived: false,
             path,
             expected,
             sums,
@@ -123,6 +126,7 @@ impl Blocks {
         let found = Found {
             storage: self.storage,
             name: &self.name,
+            is_derived: self.is_derived,
             range,
         };
         found.note(error, &self.damage, &self.counters);
@@ -144,6 +148,8 @@ pub(super) struct Found<'a> {
     pub(super) storage: StorageId,
     /// The file.
     pub(super) name: &'a str,
+    /// Whether the file is made again.
+    pub(super) is_derived: bool,
     pub(super) range: &'a Range<u64>,
 }
 
@@ -155,12 +161,20 @@ impl Found<'_> {
             return;
         }
         counters.damaged_blocks.add(1);
-        tracing::error!(
-            %error, storage = %self.storage, file = %self.name, offset = start,
-            length = end.saturating_sub(start),
-            "bytes of a finalized storage are damaged; they are not sent. Check the disk, and \
-             restore the file from an export or a backup"
-        );
+        let length = end.saturating_sub(start);
+        if self.is_derived {
+            tracing::error!(
+                %error, storage = %self.storage, file = %self.name, offset = start, length,
+                "bytes of a file that was made from a finalized storage are damaged; they are not \
+                 sent, and the next request makes the file again. Check the disk"
+            );
+        } else {
+            tracing::error!(
+                %error, storage = %self.storage, file = %self.name, offset = start, length,
+                "bytes of a finalized storage are damaged; they are not sent. Check the disk, and \
+                 restore the file from an export or a backup"
+            );
+        }
     }
 }
 

@@ -11,7 +11,7 @@ mod sums;
 
 use std::{
     collections::{BTreeSet, HashMap},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -22,12 +22,30 @@ use parking_lot::Mutex;
 use storage_format::{FormatError, FormatErrorKind, StorageId, storage_file::StorageFile};
 
 pub use self::file::CheckedFile;
-use self::file::{Blocks, Found};
+use self::{
+    file::{Blocks, Found},
+    sums::Sums,
+};
 pub(crate) use self::{known_damage::KnownDamage, sums::Expected};
 use crate::{Counters, StorageError, damage::Damage, read::ReadFile};
 
 /// Files of a storage whose blocks are remembered; beyond it, all are forgotten.
 const FILES_MAX: usize = 64 << 10;
+
+/// An open file with known checksums of its pieces, beside the files of a storage: damage of it is
+/// none of the storage.
+pub(crate) fn file_beside(
+    (storage, path): (StorageId, PathBuf),
+    file: &ReadFile,
+    (expected, pieces): (Expected, Vec<u32>),
+    counters: &Arc<Counters>,
+) -> CheckedFile {
+    let (generation, damage) = (Arc::default(), Arc::default());
+    let shared = (&generation, &damage, counters);
+    let mut blocks = Blocks::new((storage, path), expected, Sums::Pieces(pieces), shared);
+    blocks.is_derived = true;
+    CheckedFile::new(file, Arc::new(blocks))
+}
 
 /// What is known since the server started about the bytes of the files of a storage.
 #[derive(Debug, Default)]
@@ -94,6 +112,7 @@ impl CheckedFiles {
         let found = Found {
             storage,
             name: &name,
+            is_derived: false,
             range: &(0..length),
         };
         found.note(&error, &self.damage, counters);

@@ -70,6 +70,17 @@ pub struct DerivedSink {
 }
 
 impl DerivedSink {
+    /// A sink, and what comes out of it.
+    fn new(space: &Arc<Space>) -> (Self, mpsc::Receiver<Piece>) {
+        let (pieces, written) = mpsc::channel(PIECE_COUNT_MAX);
+        let sink = Self {
+            gathered: BytesMut::new(),
+            pieces,
+            space: Arc::clone(space),
+        };
+        (sink, written)
+    }
+
     /// Appends bytes; waits while earlier ones are being written. Blocks the thread.
     ///
     /// # Errors
@@ -83,6 +94,11 @@ impl DerivedSink {
             }
         }
         Ok(())
+    }
+
+    /// Refuses to go on where the file would take space that ingest needs to resume.
+    pub(crate) fn check_spare(&self, bytes: usize) -> Result<(), StorageError> {
+        self.space.check_spare(bytes as u64)
     }
 
     fn send(&mut self) -> Result<(), StorageError> {
@@ -108,7 +124,14 @@ pub struct DerivedFiles {
     /// Held while a whole file is in memory.
     turns: Arc<Mutex<()>>,
     publications: Arc<Publications>,
+    sums: Arc<Sums>,
 }
+
+/// Checksums of files that were computed, with the version of the file.
+type Sums = Mutex<HashMap<PathBuf, ([u64; 2], u64, u32)>>;
+
+/// Files of which the checksums are remembered: those of some thousand storages.
+const SUM_COUNT_MAX: usize = 1 << 14;
 
 /// The locks of files that are being published: a file has one temporary name.
 type Publications = Mutex<HashMap<(StorageId, FileName), Weak<AsyncMutex<()>>>>;
@@ -123,6 +146,7 @@ impl DerivedFiles {
             check: Arc::default(),
             turns: Arc::default(),
             publications: Arc::default(),
+            sums: Arc::default(),
         }
     }
 
@@ -222,40 +246,13 @@ impl DerivedFiles {
         }
         self.space.check()?;
         let _alone = self.publication(id, &name).await;
-        let (pieces, written) = mpsc::channel(PIECE_COUNT_MAX);
-        let mut sink = DerivedSink {
-            gathered: BytesMut::new(),
-            pieces,
-            space: Arc::clone(&self.space),
-        };
-        let make = move || -> Result<(bool, T), E> {
-            let (is_wanted, made) = make(&mut sink)?;
-            if is_wanted {
-                sink.send()?;
-                sink.put(Piece::End)?;
-            }
-            Ok((is_wanted, made))
-        };
-        let (folder, path) = (storage.folder.clone(), storage.path(&name));
-        let published_name = name.to_string();
-        let publishing = self
-            .io_thread
-            .publish_pieces(folder, published_name.clone(), written);
-        let making = on_thread(io_trace::current(), make);
-        let (made, published) = tokio::join!(making, publishing);
-        match (made.map_err(|_| StorageError::Stopping)?, published) {
-            (Ok((false, made)), _) => Ok(made),
-            (Ok((true, made)), Ok(())) => {
-                storage.checked.forget_damage(&published_name);
-                Ok(made)
-            }
-            // The writing ended because the making did, and left nothing.
-            (Err(error), Err(writing)) if writing.kind() == io::ErrorKind::Interrupted => {
-                Err(error)
-            }
-            (_, Err(error)) => Err(StorageError::io("write", path)(error).into()),
-            (Err(error), Ok(())) => Err(error),
+        let (folder, published) = (storage.folder.clone(), name.to_string());
+        let place = (folder, published.clone());
+        let (is_published, made) = publish_made(&self.io_thread, &self.space, place, make).await?;
+        if is_published {
+            storage.checked.forget_damage(&published);
         }
+        Ok(made)
     }
 
     /// Removes a derived file if it exists.
@@ -289,9 +286,83 @@ impl DerivedFiles {
             return Ok(None);
         }
         let (storage, this) = (Arc::clone(storage), self.clone());
-        let find = move || derived_file(&storage, &name, Some(&this));
+        let find = move || derived_file(&storage, &name, &this);
         let found = self.blocking.run(Cause::Range, find).await?;
         Ok(found.map(|found| (found.length, found.checksum.unwrap_or_default())))
+    }
+
+    /// The existing derived files of a finalized storage; blocks the thread. One that has not
+    /// changed since the last list is not read again.
+    pub(super) fn list(&self, storage: &Storage) -> Result<Vec<FileInfo>, StorageError> {
+        let mut listed = Vec::new();
+        for name in derived_names(&storage.folder)? {
+            let path = storage.path(&name);
+            let file = match ReadFile::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(StorageError::io("open", path)(error)),
+            };
+            let summed = self.sum(&path, &file);
+            let (length, checksum) = summed.map_err(StorageError::io("read", path))?;
+            listed.push(FileInfo {
+                name: name.to_string(),
+                role: name.role(),
+                length,
+                checksum: Some(checksum),
+            });
+        }
+        Ok(listed)
+    }
+
+    fn sum(&self, path: &Path, file: &ReadFile) -> io::Result<(u64, u32)> {
+        let version = file.version()?;
+        if let Some(&(known, length, checksum)) = self.sums.lock().get(path)
+            && known == version
+        {
+            return Ok((length, checksum));
+        }
+        let (length, checksum) = file.checksum()?;
+        let mut sums = self.sums.lock();
+        if sums.len() >= SUM_COUNT_MAX {
+            sums.clear();
+        }
+        sums.insert(path.to_owned(), (version, length, checksum));
+        Ok((length, checksum))
+    }
+}
+
+/// Publishes a file in a folder while `make` makes it on a thread; replaces an older one. Nothing
+/// is published when `make` fails, or returns `false` with its result.
+pub(super) async fn publish_made<T, E>(
+    io_thread: &IoThread,
+    space: &Arc<Space>,
+    (folder, name): (PathBuf, String),
+    make: impl FnOnce(&mut DerivedSink) -> Result<(bool, T), E> + Send + 'static,
+) -> Result<(bool, T), E>
+where
+    T: Send + 'static,
+    E: From<StorageError> + Send + 'static,
+{
+    let (mut sink, written) = DerivedSink::new(space);
+    let make = move || -> Result<(bool, T), E> {
+        let (is_wanted, made) = make(&mut sink)?;
+        if is_wanted {
+            sink.send()?;
+            sink.put(Piece::End)?;
+        }
+        Ok((is_wanted, made))
+    };
+    let path = folder.join(&name);
+    let publishing = io_thread.publish_pieces(folder, name, written);
+    let making = on_thread(io_trace::current(), make);
+    let (made, published) = tokio::join!(making, publishing);
+    match (made.map_err(|_| StorageError::Stopping)?, published) {
+        (Ok((false, made)), _) => Ok((false, made)),
+        (Ok((true, made)), Ok(())) => Ok((true, made)),
+        // The writing ended because the making did, and left nothing.
+        (Err(error), Err(writing)) if writing.kind() == io::ErrorKind::Interrupted => Err(error),
+        (_, Err(error)) => Err(StorageError::io("write", path)(error).into()),
+        (Err(error), Ok(())) => Err(error),
     }
 }
 
@@ -309,15 +380,6 @@ pub(super) fn derived_in(storage: &Storage) -> Result<Vec<DerivedInfo>, StorageE
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(StorageError::io("get the length of", path)(error)),
         }
-    }
-    Ok(derived)
-}
-
-/// The existing derived files of a finalized storage; blocks the thread.
-pub(super) fn derived_files(storage: &Storage) -> Result<Vec<FileInfo>, StorageError> {
-    let mut derived = Vec::new();
-    for name in derived_names(&storage.folder)? {
-        derived.extend(derived_file(storage, &name, None)?);
     }
     Ok(derived)
 }
@@ -340,18 +402,16 @@ pub(super) fn derived_names(folder: &Path) -> Result<Vec<FileName>, StorageError
 fn derived_file(
     storage: &Storage,
     name: &FileName,
-    checker: Option<&DerivedFiles>,
+    checker: &DerivedFiles,
 ) -> Result<Option<FileInfo>, StorageError> {
     let path = storage.path(name);
-    let _turn = checker.map(DerivedFiles::turn);
+    let _turn = checker.turn();
     let file = match ReadFile::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StorageError::io("open", path)(error)),
     };
-    if let Some(checker) = checker {
-        checker.check(&path, &file)?;
-    }
+    checker.check(&path, &file)?;
     let (length, checksum) = file.checksum().map_err(StorageError::io("read", path))?;
     Ok(Some(FileInfo {
         name: name.to_string(),
@@ -369,6 +429,6 @@ fn not_derived(name: &FileName) -> StorageError {
 }
 
 /// Whether files of this role can be rebuilt.
-fn is_derived(role: FileRole) -> bool {
+pub(super) fn is_derived(role: FileRole) -> bool {
     matches!(role, FileRole::ChunkIndex | FileRole::Provenance)
 }

@@ -92,17 +92,14 @@ fn find_storage(id: StorageId, folder: PathBuf, catalog: &Catalog) -> Option<OnD
         },
     };
     if file.state == StorageState::Finalized {
-        remove_unlisted(&folder, &file);
-        refresh_copy(&folder, &file);
+        // A copy that says otherwise names files that would be removed.
+        if refresh_copy(&folder, &file) {
+            remove_unlisted(&folder, &file);
+        }
     } else {
-        // A copy of a FINALIZED storage file must not replace a later one of an open storage.
-        let copy = folder.join(FileName::StorageCopy(id).to_string());
-        match remove_file(&copy) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                let error = StorageError::io("remove", &copy)(error);
-                return Some(unreadable(folder, file, &error));
-            }
-            _ => {}
+        // A copy that says FINALIZED must not be taken for the storage file of an open storage.
+        if let Err(error) = storage_copy::refresh_open(&folder, &file) {
+            return Some(unreadable(folder, file, &error));
         }
     }
     let is_unfinished = !matches!(file.state, StorageState::Created | StorageState::Finalized);
@@ -171,21 +168,23 @@ fn remove_unlisted(folder: &Path, file: &StorageFile) {
     }
 }
 
-/// Writes the second copy of a storage file that a server did not write any more.
-fn refresh_copy(folder: &Path, file: &StorageFile) {
+/// Writes the second copy of a storage file that a server did not write any more. Returns whether
+/// there is none of before.
+fn refresh_copy(folder: &Path, file: &StorageFile) -> bool {
     let name = FileName::StorageCopy(file.id);
     let is_copied = || folder.join(name.to_string()).exists();
     let has_copy = file.lists(FileRole::Checksums) || are_missing(folder, file) || is_copied();
     // Storages that were finalized before there were copies remain as they are.
     if !has_copy || storage_copy::is_current(folder, file.id) {
-        return;
+        return true;
     }
     let path = || folder.join(name.to_string());
     let bytes = file.encode().map_err(StorageError::damaged(path()));
     let written = bytes.and_then(|bytes| storage_copy::replace(folder, &name, &bytes));
-    if let Err(error) = written {
+    if let Err(error) = &written {
         tracing::warn!(%error, storage = %file.id, "the second copy of its storage file is not written");
     }
+    written.is_ok() || !is_copied()
 }
 
 fn unreadable(folder: PathBuf, mut file: StorageFile, error: &StorageError) -> OnDisk {

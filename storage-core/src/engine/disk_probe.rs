@@ -12,7 +12,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::{counters::Counters, io::probe, writer::Services};
+use crate::{counters::Counters, errno::is_transient, io::probe, writer::Services};
 
 /// The file that is written, in the data folder.
 const PROBE_FILE: &str = "disk-probe";
@@ -85,9 +85,18 @@ impl DiskProbe {
             state.round = state.round.wrapping_add(1);
             state.round
         };
-        let outcome = match probe(&self.path, round) {
+        self.ended(began, probe(&self.path, round));
+    }
+
+    fn ended(&self, began: Instant, outcome: io::Result<()>) {
+        let outcome = match outcome {
             // A full disk is noticed by its free space.
             Err(error) if is_full(&error) => Ok(()),
+            // That the process has no descriptors or memory left says nothing about the disk.
+            Err(error) if is_transient(&error) => {
+                self.state.lock().running = None;
+                return;
+            }
             outcome => outcome,
         };
         let took = began.elapsed();
@@ -96,14 +105,19 @@ impl DiskProbe {
         state.running = None;
         let before = state.failure.take();
         state.failure = match outcome {
-            Err(error) => Some(format!("{}: {error}", self.path.display())),
+            // Without the path: callers without a token read this, too.
+            Err(error) => Some(error.to_string()),
             Ok(()) if took >= STALL => {
                 Some(format!("a write of one block took {} s", took.as_secs()))
             }
             Ok(()) => None,
         };
         match (&before, &state.failure) {
-            (None, Some(reason)) => tracing::error!(reason, "the disk of the data folder fails"),
+            (None, Some(reason)) => tracing::error!(
+                path = %self.path.display(),
+                reason,
+                "the disk of the data folder fails"
+            ),
             (Some(_), None) => tracing::warn!("the disk of the data folder works again"),
             _ => {}
         }
@@ -137,7 +151,7 @@ mod tests {
         std::fs::create_dir(&in_the_way).unwrap();
         probe.once();
         let failure = probe.failure().unwrap();
-        assert!(failure.contains(PROBE_FILE), "{failure}");
+        assert!(!failure.contains(PROBE_FILE), "anybody reads it: {failure}");
         assert_eq!(probe.counters.disk_failed.get(), 1);
         std::fs::remove_dir(&in_the_way).unwrap();
         // What a crash left is replaced.
@@ -145,6 +159,24 @@ mod tests {
         probe.once();
         assert_eq!(probe.failure(), None);
         assert_eq!(probe.counters.disk_failed.get(), 0);
+    }
+
+    #[test]
+    fn a_want_of_descriptors_says_nothing_about_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let probe = probe_of(folder.path());
+        let in_the_way = folder.path().join(PROBE_FILE);
+        for is_failing in [false, true] {
+            if is_failing {
+                std::fs::create_dir(&in_the_way).unwrap();
+                probe.once();
+            }
+            for errno in [rustix::io::Errno::MFILE, rustix::io::Errno::NOMEM] {
+                probe.ended(Instant::now(), Err(errno.into()));
+                assert_eq!(probe.failure().is_some(), is_failing, "{errno}");
+            }
+        }
+        assert!(probe.state.lock().running.is_none());
     }
 
     #[test]

@@ -86,6 +86,8 @@ pub struct StorageLeaves {
     pub storage: StorageInfo,
     /// Its leaves that have packets.
     pub leaves: Vec<LeafInfo>,
+    /// Identifies the repairs that cut its log; 0 if none did.
+    pub cuts: u32,
 }
 
 impl StorageLeaves {
@@ -119,8 +121,13 @@ impl Reading {
                 .then(|| leaf_info(storage, pin, leaf))
                 .flatten()
         };
-        let (storage, leaves) = self.each_leaf(id, info_of).await?;
-        Ok(StorageLeaves { storage, leaves })
+        let storage = self.registry.find(id)?;
+        let (info, leaves) = self.each_leaf(&storage, info_of).await?;
+        Ok(StorageLeaves {
+            storage: info,
+            leaves,
+            cuts: storage.repairs().cuts(),
+        })
     }
 
     /// What identifies the leaves of a storage: far less than [`Self::leaves`].
@@ -140,17 +147,17 @@ impl Reading {
                 length: leaf.tail.length,
             })
         };
-        self.each_leaf(id, key_of).await
+        let storage = self.registry.find(id)?;
+        self.each_leaf(&storage, key_of).await
     }
 
     async fn each_leaf<T>(
         &self,
-        id: StorageId,
+        storage: &Arc<Storage>,
         each: impl Fn(&Arc<Storage>, &Arc<FilePin>, &Leaf) -> Option<T>,
     ) -> Result<(StorageInfo, Vec<T>), StorageError> {
-        let storage = self.registry.find(id)?;
         loop {
-            self.trees.load_whole(&storage).await?;
+            self.trees.load_whole(storage).await?;
             // A storage that is finalized after this is seen as it was before.
             let info = storage.info();
             // The tree may have been evicted for that of another storage meanwhile.
@@ -159,7 +166,7 @@ impl Reading {
                 return Ok((
                     info,
                     leaves
-                        .filter_map(|leaf| each(&storage, tree.pin(), leaf))
+                        .filter_map(|leaf| each(storage, tree.pin(), leaf))
                         .collect(),
                 ));
             }

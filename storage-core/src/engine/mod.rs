@@ -16,6 +16,7 @@
 //! | [`Quotas`] | what agents have stored, and what they may |
 //! | [`Documents`] | small named files that other crates own |
 
+mod between_writers;
 mod blocking;
 mod checksums;
 mod copy;
@@ -23,6 +24,7 @@ mod derived;
 mod discovery;
 mod disk_probe;
 mod documents;
+mod event_files;
 mod export;
 mod failures;
 #[cfg(test)]
@@ -69,6 +71,7 @@ pub use derived::{
     DerivedCheck, DerivedFault, DerivedFiles, DerivedInfo, DerivedSink, ReadDerived,
 };
 pub use documents::{Documents, change_document};
+pub use event_files::{EventFile, EventFileInfo, EventFiles, EventSink};
 pub use export::Export;
 pub use failures::{Failures, StorageCounts};
 pub use file_info::FileInfo;
@@ -78,7 +81,7 @@ pub use ingest::{Ingest, PendingPush};
 pub use labels::{LabelTypeInfo, Labels, StorageLabel};
 pub use leaf_packets::LeafPackets;
 pub use leaves::{LeafInfo, LeafKey, StorageLeaves};
-pub use listing::StorageFilter;
+pub use listing::{ListOrder, StorageFilter};
 pub use query_cache::{CACHED_BYTES_MAX, QueryCache};
 pub use quotas::{AgentUsage, Quotas};
 pub use reading::{PacketInfo, Page, Reading, ServedBytes, ServedFile};
@@ -107,6 +110,7 @@ struct Inner {
     ingest: Ingest,
     reading: Reading,
     derived_files: DerivedFiles,
+    event_files: EventFiles,
     labels: Labels,
     transfer: Transfer,
     rings: Rings,
@@ -150,6 +154,12 @@ impl Engine {
         &self.inner.derived_files
     }
 
+    /// Events of finalized storages as files of other programs.
+    #[must_use]
+    pub fn event_files(&self) -> &EventFiles {
+        &self.inner.event_files
+    }
+
     /// Labels and their types.
     #[must_use]
     pub fn labels(&self) -> &Labels {
@@ -187,8 +197,9 @@ impl Engine {
     /// When there is no such agent, or a storage that is not finalized has packets of it: they are
     /// decoded with the metadata of the agent, which finalization has yet to copy.
     pub async fn delete_agent(&self, id: &AgentId) -> Result<(), StorageError> {
-        let storages = &self.inner.storages.registry;
-        let check = || {
+        let storages = Arc::clone(&self.inner.storages.registry);
+        let agent = id.clone();
+        let check = move || {
             for storage in storages.all() {
                 if storage.state() == StorageState::Finalized {
                     continue;
@@ -197,12 +208,12 @@ impl Engine {
                 let tree = storage.tree.read();
                 // Of a storage without a tree only a new one is known to have no packets.
                 let is_in_use = match &*tree {
-                    Some(tree) => tree.has_agent(id),
+                    Some(tree) => tree.has_agent(&agent),
                     None => storage.state() != StorageState::Created,
                 };
                 if is_in_use {
                     return Err(StorageError::AgentInUse {
-                        agent: id.clone(),
+                        agent: agent.clone(),
                         storage: storage.id,
                     });
                 }

@@ -17,7 +17,7 @@ const UNLIMITED: &str = "unlimited";
 /// What an agent has, and what it may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentUsage {
-    /// Bytes of its packets in all storages; `None` while they are not known yet.
+    /// Bytes of its packets in all storages; `None` while they are not known.
     pub stored_bytes: Option<u64>,
     /// Its quota; `None` for no limit.
     pub bytes_max: Option<u64>,
@@ -39,7 +39,7 @@ pub struct Quotas {
 
 impl Quotas {
     pub(super) fn new(services: &Services, documents: Documents) -> Self {
-        Self {
+        let quotas = Self {
             usage: Arc::default(),
             defaults: services.config.quotas,
             own: RwLock::default(),
@@ -47,7 +47,20 @@ impl Quotas {
             documents,
             agents: Arc::clone(&services.agents),
             counters: Arc::clone(&services.counters),
-        }
+        };
+        quotas.note_quotas();
+        quotas
+    }
+
+    /// What is stored is added up as long as there is a quota.
+    fn note_quotas(&self) {
+        let QuotaDefaults {
+            all_bytes_max,
+            agent_bytes_max,
+        } = self.defaults;
+        let has_default = all_bytes_max.or(agent_bytes_max).is_some();
+        let has_own = self.own.read().values().any(Option::is_some);
+        self.usage.set_has_quota(has_default || has_own);
     }
 
     /// Reads the quotas of single agents. A document that is damaged is moved out of the way: a
@@ -60,7 +73,10 @@ impl Quotas {
             Err(error) => return Err(error),
         };
         match document {
-            Some(own) => *self.own.write() = own,
+            Some(own) => {
+                *self.own.write() = own;
+                self.note_quotas();
+            }
             None => {
                 let aside = self.documents.set_aside(QUOTAS_FILE).await?;
                 tracing::error!(
@@ -115,6 +131,12 @@ impl Quotas {
         }
     }
 
+    /// Lets what agents have stored be determined for some minutes, and waits for a short time
+    /// until it is known. It is known all the time while there is a quota.
+    pub async fn ask(&self) {
+        self.usage.ask().await;
+    }
+
     /// Bytes of the packets of all agents; `None` while they are not known yet.
     #[must_use]
     pub fn stored_bytes(&self) -> Option<u64> {
@@ -153,6 +175,7 @@ impl Quotas {
         let document = encode(&own);
         self.documents.write(QUOTAS_FILE, document.into()).await?;
         *self.own.write() = own;
+        self.note_quotas();
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use storage_format::{
 use super::{
     FileInfo,
     blocking::Blocking,
-    derived::{DerivedFiles, DerivedInfo, derived_files, derived_in},
+    derived::{DerivedFiles, DerivedInfo, derived_in},
     registry::Registry,
     trees::TreeLoader,
 };
@@ -232,7 +232,8 @@ impl Reading {
                 length: file.length,
                 checksum: Some(file.checksum),
             }));
-            let find = move || derived_files(&storage);
+            let derived = self.derived.clone();
+            let find = move || derived.list(&storage);
             files.extend(self.blocking.run(Cause::Range, find).await?);
         } else if let Some(tree) = &*storage.tree.read() {
             files.extend(tree.files().iter().map(|(&file, tail)| FileInfo {

@@ -13,7 +13,7 @@ use std::{
 use futures_util::FutureExt as _;
 use io_trace::{Scope, current};
 use parking_lot::Mutex;
-use storage_format::storage_file::StorageState;
+use storage_format::{paths::FileName, storage_file::StorageState};
 use tokio::{sync::Semaphore, task::JoinSet};
 
 use super::{folders::remove_leftovers, tasks::Tasks};
@@ -22,7 +22,7 @@ use crate::{
     known_repairs::publish_repairs,
     nature::Nature,
     panic::panic_message,
-    recovery::{Recovered, Scan, ScanThreads, in_use, recover},
+    recovery::{LostEnd, Recovered, Scan, ScanThreads, in_use, recover},
     state::accepts_packets,
     storage::{Storage, publish_file},
     traced::on_thread,
@@ -299,8 +299,30 @@ impl Recoveries {
         let is_written = accepts_packets(file.state) || file.state == StorageState::Finalizing;
         storage.set_repairs(recovered.repairs);
         storage.recovered(file, recovered.tree);
+        if let Some(lost) = recovered.lost_end {
+            note_lost_end(storage, &lost);
+        }
         if is_written {
             self.writers.start_writer(storage, &self.services);
         }
     }
+}
+
+/// Remembers that the log lacks the last batch that its index has.
+fn note_lost_end(storage: &Storage, lost: &LostEnd) {
+    let LostEnd {
+        file,
+        offset,
+        error,
+    } = lost;
+    tracing::error!(
+        %error, storage = %storage.id,
+        "the end of the log is damaged, and acknowledged packets are lost: verify and repair the \
+         storage; if later ones were lost with them, nothing says so"
+    );
+    let name = FileName::Data(*file).to_string();
+    storage
+        .checked
+        .scrubbed
+        .add(&name, *offset, error.to_string());
 }

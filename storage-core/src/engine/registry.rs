@@ -1,7 +1,8 @@
 //! The storages of the data folder, by id.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
+    ops::Bound,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -17,7 +18,8 @@ use crate::{StorageError, storage::Storage};
 pub(super) struct Registry {
     folder: PathBuf,
     count_max: usize,
-    storages: RwLock<HashMap<StorageId, Arc<Storage>>>,
+    /// By id, which is the order of creation.
+    storages: RwLock<BTreeMap<StorageId, Arc<Storage>>>,
     by_idempotency_key: Mutex<HashMap<String, (StorageId, IdempotencyKey)>>,
     /// One creation at a time, so that a repeated key finds the first storage.
     pub(super) creating: tokio::sync::Mutex<()>,
@@ -62,7 +64,31 @@ impl Registry {
         Some((self.known(id).ok()?, first))
     }
 
-    /// All storages, in no particular order.
+    /// Up to `count` storages after `after`, from the oldest to the newest or the other way round.
+    pub(super) fn after(
+        &self,
+        after: Option<StorageId>,
+        is_newest_first: bool,
+        count: usize,
+    ) -> Vec<Arc<Storage>> {
+        let end = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let storages = self.storages.read();
+        if is_newest_first {
+            let range = storages.range((Bound::Unbounded, end)).rev();
+            range
+                .take(count)
+                .map(|(_, storage)| Arc::clone(storage))
+                .collect()
+        } else {
+            let range = storages.range((end, Bound::Unbounded));
+            range
+                .take(count)
+                .map(|(_, storage)| Arc::clone(storage))
+                .collect()
+        }
+    }
+
+    /// All storages, by id.
     pub(super) fn all(&self) -> Vec<Arc<Storage>> {
         self.storages.read().values().cloned().collect()
     }

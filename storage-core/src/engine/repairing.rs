@@ -1,19 +1,19 @@
 //! Repairs storages that failed, and open ones with damage.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
 };
 
 use io_trace::Cause;
 use storage_format::{
     FormatError, FormatErrorKind, StorageId,
-    paths::FileName,
+    paths::{FileName, UNPUBLISHED_ENDING},
     storage_file::{StorageFile, StorageState},
 };
 use tokio::sync::oneshot;
 
-use super::{Storages, folders::remove_leftovers};
+use super::{Storages, between_writers, derived::is_derived, folders::remove_leftovers};
 use crate::{
     Progress, RepairReport, StorageError, VerifyReport,
     clock::now_ns,
@@ -33,6 +33,13 @@ fn names(file: &StorageFile) -> Vec<String> {
     file.files.iter().map(|file| file.name.clone()).collect()
 }
 
+/// The storage file, with the state of one that is written.
+fn opened(mut file: StorageFile) -> StorageFile {
+    file.state = StorageState::Open;
+    file.failure = None;
+    file
+}
+
 /// The report of a storage in which a verification found no damage.
 fn report_of_intact(verified: &VerifyReport) -> RepairReport {
     RepairReport {
@@ -48,25 +55,12 @@ fn report_of_intact(verified: &VerifyReport) -> RepairReport {
     }
 }
 
-/// A storage whose writer a repair has ended: pushes are refused as they are during a recovery.
-struct BetweenWriters(Arc<Storage>);
-
-impl BetweenWriters {
-    fn of(storage: &Arc<Storage>) -> Self {
-        storage.is_being_repaired.store(true, Ordering::SeqCst);
-        Self(Arc::clone(storage))
-    }
-}
-
-impl Drop for BetweenWriters {
-    fn drop(&mut self) {
-        let storage = &self.0;
-        if !storage.is_replaced() && storage.writer.read().is_none() {
-            // Nothing, if it says why already.
-            storage.poison.set("its repair ended unexpectedly");
-        }
-        storage.is_being_repaired.store(false, Ordering::SeqCst);
-    }
+/// Whether it is the temporary file of a derived file, whose publication goes on during a repair.
+fn is_derived_in_making(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name.strip_suffix(UNPUBLISHED_ENDING);
+    let name = name.and_then(|name| name.parse().ok());
+    name.is_some_and(|name: FileName| is_derived(name.role()))
 }
 
 impl Storages {
@@ -177,8 +171,8 @@ impl Storages {
             return Ok(plan.report());
         }
         drop(plan);
-        let between = BetweenWriters::of(storage);
-        self.end_writer(storage).await;
+        let between = between_writers::begin(storage).await?;
+        self.pause_writer(storage).await?;
         if storage.state() == StorageState::Failed {
             drop(between);
             return Box::pin(self.repair_failed(storage, is_confirmed, progress)).await;
@@ -260,8 +254,14 @@ impl Storages {
         }
     }
 
-    /// The storage file, which must be intact on the disk.
+    /// The storage file of an open storage with the content of that on the disk, which must be
+    /// intact.
     async fn file_of(&self, storage: &Arc<Storage>) -> Result<StorageFile, StorageError> {
+        self.stored_file(storage).await.map(opened)
+    }
+
+    /// The storage file, which must be intact on the disk.
+    async fn stored_file(&self, storage: &Arc<Storage>) -> Result<StorageFile, StorageError> {
         let path = storage.path(&FileName::Storage(storage.id));
         let id = storage.id;
         let read = move || {
@@ -272,10 +272,7 @@ impl Storages {
             });
             file.map_err(StorageError::damaged(path))
         };
-        let mut file = self.blocking.run(Cause::Verify, read).await?;
-        file.state = StorageState::Open;
-        file.failure = None;
-        Ok(file)
+        self.blocking.run(Cause::Verify, read).await
     }
 
     /// Reads a FAILED storage. If not all of its data files can be read as a log, the recovery must
@@ -317,6 +314,23 @@ impl Storages {
         self.blocking.run(Cause::Verify, read).await
     }
 
+    /// Ends the writer of an open storage, and closes its log. The index must be durable before:
+    /// without it the next recovery reads the log again, finds the damage, and the storage fails.
+    /// The writer continues if the index cannot be written.
+    async fn pause_writer(&self, storage: &Storage) -> Result<(), StorageError> {
+        let writer = storage.writer.read().clone();
+        let (reply, done) = oneshot::channel();
+        if let Some(writer) = writer
+            && writer.send(WriterMessage::Pause { reply }).await.is_ok()
+            // One that ended meanwhile drops the reply.
+            && let Ok(saved) = done.await
+        {
+            saved?;
+        }
+        self.close_log(storage).await;
+        Ok(())
+    }
+
     /// Ends the writer of a storage, if it has one, and closes its log.
     async fn end_writer(&self, storage: &Storage) {
         let writer = storage.writer.read().clone();
@@ -327,6 +341,10 @@ impl Storages {
             // One that ended meanwhile drops the reply.
             let _ = done.await;
         }
+        self.close_log(storage).await;
+    }
+
+    async fn close_log(&self, storage: &Storage) {
         let (reply, done) = oneshot::channel();
         let forget = IoThreadRequest::Forget {
             storage: storage.id,
@@ -451,25 +469,31 @@ impl Storages {
         if !self.registry.has(storage) {
             return Err(StorageError::StorageNotFound(storage.id));
         }
-        let mut file = self.file_of(storage).await?;
+        let stored = self.stored_file(storage).await?;
+        let mut file = opened(stored.clone());
         let in_use = in_use(&names(&file), &repairs);
         file.files.retain(|listed| in_use.contains(&listed.name));
         if has_void_repairs {
             publish_repairs(&storage.folder, &repairs, io_thread).await?;
         }
-        publish_file(&storage.folder, &file, io_thread, catalog).await?;
+        // After a refusal nothing may be written: there may be no room for it.
+        if file != stored {
+            publish_file(&storage.folder, &file, io_thread, catalog).await?;
+        }
         crate::fault_point!(async "repair.published");
         let cache = Arc::clone(&self.block_cache);
         let open = Storage::new(storage.folder.clone(), file, Some(tree), cache);
         open.set_repairs(repairs);
         let open = Arc::new(open);
+        // Before anything is written under these names again. Derived files are made meanwhile.
+        let is_unused = |path: &PathBuf| !is_derived_in_making(path);
+        let leftovers = leftovers.into_iter().filter(is_unused).collect();
+        remove_leftovers(storage.remove_with_readers(leftovers)).await;
+        remove_leftovers(arranged).await;
         // Whoever finds it finds its writer.
         self.tasks.start_writer(&open, &self.services);
         self.registry.replace(storage, open);
         storage.set_replaced();
-        let unread = storage.remove_with_readers(leftovers);
-        remove_leftovers(unread).await;
-        remove_leftovers(arranged).await;
         Ok(())
     }
 

@@ -12,8 +12,8 @@ use storage_format::{
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
-    DerivedFiles, Documents, Engine, IdempotencyKey, Ingest, Inner, Labels, QueryCache, Reading,
-    Rings, Storages, Transfer,
+    DerivedFiles, Documents, Engine, EventFiles, IdempotencyKey, Ingest, Inner, Labels, QueryCache,
+    Reading, Rings, Storages, Transfer,
     blocking::Blocking,
     checksums::complete,
     discovery::{OnDisk, find_storages},
@@ -36,6 +36,7 @@ use crate::{
     io_thread::{IoThread, IoThreadConfig},
     labels::LabelTypes,
     live_index::LiveIndex,
+    removals,
     serializer::SerializerPool,
     space::Space,
     state::after_restart,
@@ -114,8 +115,7 @@ impl Engine {
         let tasks = Arc::<Tasks>::default();
         let config = &services.config;
         let counters = Arc::clone(&services.counters);
-        let block_cache = BlockCache::new(config.index_cache_bytes_max, counters);
-        let block_cache = Arc::new(block_cache);
+        let block_cache = Arc::new(BlockCache::new(config.index_cache_bytes_max, counters));
         let trees = Arc::new(TreeLoader::new(&registry, &services, &tasks, &blocking));
         let ingest = Ingest {
             registry: Arc::clone(&registry),
@@ -155,6 +155,7 @@ impl Engine {
                 tasks: Arc::clone(&tasks),
                 block_cache,
             },
+            event_files: EventFiles::new(&registry, &services, &blocking),
             labels: Labels::new(&registry, &services),
             rings: Rings::new(&registry, &blocking),
             query_cache: QueryCache::new(&registry, &services, &blocking),
@@ -283,7 +284,7 @@ impl Engine {
             let task = UsageTask {
                 usage: Arc::clone(&self.inner.quotas.usage),
                 registry: Arc::clone(&self.inner.storages.registry),
-                trees: Arc::clone(&self.inner.reading.trees),
+                blocking: self.inner.reading.blocking.clone(),
                 documents: self.inner.documents.clone(),
                 counters: Arc::clone(&self.inner.services.counters),
             };
@@ -359,6 +360,7 @@ impl Engine {
         });
         self.inner.tasks.shutdown().await;
         let ended = ended.await;
+        removals::done().await;
         drop(self.inner.lock.lock().take());
         match (ended, io_thread.failure()) {
             (Ok(true), None) => Ok(()),

@@ -9,18 +9,21 @@ use std::{
 use io_trace::{Cause, Scope};
 use storage_format::{
     StorageId,
+    paths::FileRole,
     storage_file::{StorageFile, StorageState, Totals},
 };
 use tokio::sync::oneshot;
 
 use super::{
-    IdempotencyKey, StorageFilter, StorageInfo, blocking::Blocking, folders::DELETED_PREFIX,
-    label_values::has_label, registry::Registry, tasks::Tasks, texts::check_texts,
+    IdempotencyKey, StorageInfo, blocking::Blocking, folders::DELETED_PREFIX, registry::Registry,
+    tasks::Tasks, texts::check_texts,
 };
 use crate::{
     Progress, RecoveryStatus, StorageError, UnknownLabels,
     clock::{now_ns, random_10},
     io::{create_folder, remove_folder, rename},
+    removals,
+    seal_state::SealState,
     state::may_move,
     storage::{Storage, StorageStatus, publish_file},
     tree::{BlockCache, IndexTree},
@@ -89,6 +92,19 @@ impl Storages {
         Ok(self.registry.find(id)?.status(&self.services.droppable))
     }
 
+    /// Whether a storage has a seal that fits its files. Their bytes are not read.
+    ///
+    /// # Errors
+    /// When there is none with this id.
+    pub async fn seal_state(&self, id: StorageId) -> Result<SealState, StorageError> {
+        let storage = self.registry.find(id)?;
+        if !storage.file.read().lists(FileRole::Seal) {
+            return Ok(SealState::None);
+        }
+        let state = move || Ok(storage.seal.state(&storage.folder, &storage.info()));
+        self.blocking.run(Cause::Verify, state).await
+    }
+
     /// How far the recovery of a storage is; `None` when it is recovered, or does not exist.
     #[must_use]
     pub fn recovery(&self, id: StorageId) -> Option<RecoveryStatus> {
@@ -112,28 +128,6 @@ impl Storages {
     pub async fn recovered(&self, id: StorageId) -> Result<(), StorageError> {
         self.registry.known(id)?.readiness.ended().await;
         Ok(())
-    }
-
-    /// The storages that match `filter`, sorted by id, which is the order of creation.
-    #[must_use]
-    pub fn list(&self, filter: &StorageFilter) -> Vec<StorageInfo> {
-        let storages = self.registry.all();
-        let listed = storages.iter().filter(|storage| {
-            let is_recovering = !storage.readiness.is_ready();
-            filter
-                .recovering
-                .is_none_or(|wanted| wanted == is_recovering)
-        });
-        let infos = listed.map(|storage| storage.info());
-        let has_labels = |info: &StorageInfo| {
-            let mut labels = filter.labels.iter();
-            labels.all(|label| has_label(&self.services.labels, info, label))
-        };
-        let mut infos: Vec<_> = infos
-            .filter(|info| filter.matches(info) && has_labels(info))
-            .collect();
-        infos.sort_by_key(|info| info.id);
-        infos
     }
 
     /// Creates a storage in state CREATED or OPEN.
@@ -409,6 +403,7 @@ impl Storages {
         let adopting = storage.readiness.adopting.lock().await;
         let root = self.registry.folder().to_owned();
         let to = root.join(format!("{DELETED_PREFIX}{id}"));
+        removals::done().await;
         if let Err(error) = self.move_away(&storage, to.clone()).await {
             // The storage still exists and is served again.
             storage.is_deleted.store(false, Ordering::SeqCst);

@@ -6,6 +6,7 @@
 //! storage must not be written.
 
 mod arranged;
+mod covered_end;
 mod leaf_file;
 mod log;
 mod parts;
@@ -59,8 +60,19 @@ pub(crate) struct Recovered {
     /// The repairs of the log that took effect.
     pub(crate) repairs: RepairFile,
     replacements: Replacements,
+    /// That the log lacks the last batch that an index part covers.
+    pub(crate) lost_end: Option<LostEnd>,
     /// Whether the repair file has others, which it must not have when the log is written.
     pub(crate) has_void_repairs: bool,
+}
+
+/// Where a log lacks a batch that an index part covers.
+#[derive(Debug)]
+pub(crate) struct LostEnd {
+    pub(crate) file: DataFileId,
+    /// The last block of the batch.
+    pub(crate) offset: u64,
+    pub(crate) error: StorageError,
 }
 
 /// The files in the folder of a storage.
@@ -174,6 +186,7 @@ pub(crate) fn recover(
         arranged,
         repairs,
         replacements,
+        lost_end: None,
         has_void_repairs,
     };
     recovered.add_files(storage, listing, torn_bytes_max, scan)?;
@@ -199,6 +212,7 @@ pub(crate) fn rebuild(
         arranged: Vec::new(),
         repairs: RepairFile::new(storage),
         replacements,
+        lost_end: None,
         has_void_repairs: false,
     };
     let lengths: Vec<_> = (listing.data.iter())
@@ -266,6 +280,7 @@ impl Recovered {
         self.add_parts(storage, listing.parts, scan)?;
         self.forget_partial();
         self.add_leaf_files(storage, &listing.data, torn_bytes_max, scan)?;
+        self.check_covered_end(storage, &listing.data)?;
         self.add_log(storage, &listing.data, scan)?;
         self.check_files(&listing.data);
         self.check_replaced();

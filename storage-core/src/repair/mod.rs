@@ -9,9 +9,11 @@
 //! What is behind the damage is found by the index if that is complete (`indexed.rs`), otherwise in
 //! what is left of the log (`salvage.rs`).
 
+mod by_number;
 mod chain;
 mod damaged_file;
 mod indexed;
+mod indexed_leaf;
 mod leaf_frames;
 mod missing;
 mod salvage;
@@ -140,13 +142,12 @@ pub(crate) fn survey(
 ) -> Result<Survey, StorageError> {
     let files = log_files(folder, storage, named)?;
     let chain = chain(&files);
-    // A file that is missing keeps its id.
-    let last = chain.last().map_or(0, |file| file.id.0.saturating_add(1));
+    let known = next_file_of(&chain, &files.repairs);
     let parts = files.parts.iter().map(|part| part.path.clone());
     drop_all_cached(&chain, parts, progress)?;
     let mut survey = Survey {
         storage,
-        next_file: files.next_file.max(last),
+        next_file: files.next_file.max(known),
         repairs: files.repairs.clone(),
         are_repairs_lost: files.are_repairs_lost,
         has_leaf_files: files.has_leaf_files,
@@ -192,9 +193,10 @@ pub(crate) fn survey_indexed(
     drop_all_cached(&chain, std::iter::empty(), progress)?;
     let (whole, cut) = read(&chain, progress)?;
     let repairs = RepairFile::clone(&storage.repairs());
+    let known = next_file_of(&chain, &repairs);
     let mut survey = Survey {
         storage: storage.id,
-        next_file: next_file(&storage.folder)?,
+        next_file: next_file(&storage.folder)?.max(known),
         repairs,
         are_repairs_lost: false,
         has_leaf_files: false,
@@ -231,6 +233,15 @@ fn drop_all_cached(
         drop_cached(&path).map_err(StorageError::io("sync", &path))?;
     }
     Ok(())
+}
+
+/// The id after those of the files of a log and of its repairs: a file that is missing keeps its
+/// id.
+fn next_file_of(chain: &[LogFile], repairs: &RepairFile) -> u64 {
+    let of_log = |file: &LogFile| file.id.replaced().unwrap_or(file.id);
+    let last = chain.iter().map(|file| of_log(file).0.saturating_add(1));
+    let repaired = repairs.repairs.iter().map(|repair| repair.next_file);
+    last.chain(repaired).max().unwrap_or(0)
 }
 
 /// The id after those of all data files of the log in `folder`, also those that do not belong to it

@@ -28,16 +28,14 @@ pub(super) struct Piece {
     pub(super) bytes: u64,
     /// The number of the packet, if the header of its frame is intact.
     pub(super) number: Option<u64>,
-    pub(super) is_whole: bool,
 }
 
 impl Frames<'_> {
     /// What is at an offset of the leaf.
     pub(super) fn next(&self, offset: u64) -> Result<Piece, StorageError> {
         let left = self.end.saturating_sub(offset);
-        let (header, is_whole) = match self.files.frame(self.map, self.leaf, offset)? {
-            ReadFrame::Whole(header, _) => (header, true),
-            ReadFrame::Damaged(header) => (header, false),
+        let header = match self.files.frame(self.map, self.leaf, offset)? {
+            ReadFrame::Whole(header, _) | ReadFrame::Damaged(header) => header,
             ReadFrame::Unknown => return self.until_frame(offset),
         };
         if header.frame_bytes() > left {
@@ -46,7 +44,6 @@ impl Frames<'_> {
         Ok(Piece {
             bytes: header.frame_bytes(),
             number: Some(header.number),
-            is_whole,
         })
     }
 
@@ -78,7 +75,6 @@ impl Frames<'_> {
         Ok(Piece {
             bytes: found.saturating_sub(offset),
             number: None,
-            is_whole: false,
         })
     }
 

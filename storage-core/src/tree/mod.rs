@@ -61,6 +61,8 @@ pub(crate) struct IndexTree {
     live_extents: usize,
     live_leaves: usize,
     uncovered_bytes: u64,
+    /// Bytes of packets as stored, of each agent.
+    stored_bytes: BTreeMap<AgentId, u64>,
 }
 
 /// The live segments that were removed from a tree to be written as an index part.
@@ -116,6 +118,7 @@ impl IndexTree {
             live_extents: 0,
             live_leaves: 0,
             uncovered_bytes: 0,
+            stored_bytes: BTreeMap::new(),
         }
     }
 
@@ -143,6 +146,11 @@ impl IndexTree {
         );
         for block in part.blocks() {
             let entry = block.entry();
+            add_stored(
+                &mut self.stored_bytes,
+                &entry.path.agent,
+                entry.totals.stored_bytes,
+            );
             let leaf = self.leaf_or_new(entry.leaf, entry.leaf_type, &entry.path);
             leaf.add_part(&block);
             if part.is_of_leaf_files() {
@@ -247,9 +255,10 @@ impl IndexTree {
             self.live_leaves = self.live_leaves.saturating_add(1);
         }
         let before = leaf.tail.length;
-        let mut inserted: usize = 0;
+        let (mut inserted, mut stored): (usize, u64) = (0, 0);
         for entry in entries {
             leaf.push(&entry);
+            stored = stored.saturating_add(u64::from(entry.stored_size));
             inserted = inserted.saturating_add(1);
         }
         assert!(tail.length >= before, "the tail of a leaf only grows");
@@ -262,6 +271,7 @@ impl IndexTree {
             tail.length,
             "an extent ends with the last packet in it"
         );
+        add_stored(&mut self.stored_bytes, &leaf.path.agent, stored);
         leaf.place(extent);
         self.live_extents = self.live_extents.saturating_add(1);
         leaf.tail = tail;
@@ -456,7 +466,12 @@ impl IndexTree {
             );
         }
         for leaf in self.leaves.values_mut() {
-            leaf.sealed = None;
+            // They are a part of the tree still.
+            if let Some(sealed) = leaf.sealed.take()
+                && let Some(stored) = self.stored_bytes.get_mut(&leaf.path.agent)
+            {
+                *stored = stored.saturating_sub(sealed.totals.stored_bytes);
+            }
         }
         self.add_part(part);
     }
@@ -516,18 +531,8 @@ impl IndexTree {
     }
 
     /// Bytes of packets as stored, of each agent.
-    pub(crate) fn bytes_by_agent(&self) -> BTreeMap<AgentId, u64> {
-        let mut sums: BTreeMap<AgentId, u64> = BTreeMap::new();
-        for leaf in self.leaves.values() {
-            let bytes = leaf.segments().fold(0_u64, |sum, segment| {
-                sum.saturating_add(segment.totals.stored_bytes)
-            });
-            match sums.get_mut(&leaf.path.agent) {
-                Some(sum) => *sum = sum.saturating_add(bytes),
-                None => drop(sums.insert(leaf.path.agent.clone(), bytes)),
-            }
-        }
-        sums
+    pub(crate) fn bytes_by_agent(&self) -> &BTreeMap<AgentId, u64> {
+        &self.stored_bytes
     }
 
     /// Whether an agent has packets.
@@ -586,5 +591,12 @@ impl IndexTree {
             .map(|segment| segment.numbers.last.saturating_add(1))
             .max()
             .unwrap_or(0)
+    }
+}
+
+fn add_stored(sums: &mut BTreeMap<AgentId, u64>, agent: &AgentId, bytes: u64) {
+    match sums.get_mut(agent) {
+        Some(sum) => *sum = sum.saturating_add(bytes),
+        None => drop(sums.insert(agent.clone(), bytes)),
     }
 }

@@ -17,7 +17,7 @@ use storage_format::{
     },
 };
 
-use crate::{Progress, StorageError, read::ReadFile};
+use crate::{Progress, StorageError, read::ReadFile, removals::remove_later};
 
 /// The block of one leaf in an index part, by its record in the footer.
 #[derive(Debug, Clone)]
@@ -99,7 +99,7 @@ pub(crate) struct IndexPart {
 impl Drop for IndexPart {
     fn drop(&mut self) {
         if self.is_replaced.load(Ordering::Relaxed) {
-            super::pin::remove_replaced(&self.path);
+            remove_later(std::mem::take(&mut self.path));
         }
     }
 }

@@ -1,14 +1,13 @@
 //! Keeps files that were replaced until their last reader has ended.
 
 use std::{
-    io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
 use parking_lot::Mutex;
 
-use crate::io::remove_file;
+use crate::removals::remove_later;
 
 /// Removes files when the last holder drops it.
 #[derive(Debug, Default)]
@@ -35,31 +34,20 @@ impl FilePin {
 impl Drop for FilePin {
     fn drop(&mut self) {
         for path in self.replaced.get_mut().drain(..) {
-            remove_replaced(&path);
+            remove_later(path);
         }
-    }
-}
-
-/// Removes a file that its storage does not have any more.
-pub(super) fn remove_replaced(path: &Path) {
-    if let Err(error) = remove_file(path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        tracing::warn!(
-            %error, path = %path.display(),
-            "a file that was replaced cannot be removed; the next start removes it"
-        );
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::removals::done;
 
     /// Files are replaced one after another; a reader from before each of them holds all that it
     /// may still read.
-    #[test]
-    fn a_reader_keeps_files_that_are_replaced_while_it_reads() {
+    #[tokio::test]
+    async fn a_reader_keeps_files_that_are_replaced_while_it_reads() {
         let folder = tempfile::tempdir().unwrap();
         let files: Vec<_> = (0..3)
             .map(|at| folder.path().join(at.to_string()))
@@ -79,8 +67,10 @@ mod tests {
         of_tree = of_tree.replace_some(vec![files[2].clone()]);
         are_there([true, true, true]);
         drop(second);
+        done().await;
         are_there([true, true, true]);
         drop(first);
+        done().await;
         are_there([false, false, false]);
         drop(of_tree);
     }

@@ -270,9 +270,6 @@ impl Writer {
             "a full data file was arranged"
         );
         replaced.0.iter().for_each(|part| part.replace());
-        // The last reader removes the files; often that is this.
-        self.removing.spawn_blocking(move || drop(replaced));
-        while self.removing.try_join_next().is_some() {}
     }
 
     /// Arranges what is left of a storage of which files were arranged while it was open, file by

@@ -31,6 +31,10 @@ use crate::{
     tree::IndexTree,
 };
 
+/// The attribute of an agent of which only the packets are known, and its value.
+const UNKNOWN: &str = "unknown";
+const WHY_UNKNOWN: &str = "it was deleted before the storage was finalized";
+
 impl Writer {
     /// Completes every file and publishes the storage as FINALIZED; no packet is in flight.
     ///
@@ -126,9 +130,16 @@ impl Writer {
             let Storage { folder, .. } = &*self.storage;
             files.push(publish_checksums(folder, checksums, &self.services.io_thread).await?);
         }
+        files.extend(self.write_agent_files().await?);
+        files.extend(self.write_repair_file().await?);
+        crate::fault_point!(async "finalize.agents_written");
+        let finalized = now_ns();
+        let tree = arranged.as_ref().map(|arranged| &arranged.tree);
+        let seal = self.write_seal(&files, tree, finalized, progress).await?;
+        files.extend(seal);
         // From here on it is too late to cancel.
         progress.check()?;
-        let published = self.publish(files, totals).await?;
+        let published = self.publish(files, totals, finalized).await?;
         if checksums.is_none() {
             self.services.missing_checksums.add(self.storage.id);
         }
@@ -140,16 +151,13 @@ impl Writer {
         &mut self,
         mut files: Vec<FileEntry>,
         totals: Totals,
+        finalized: i64,
     ) -> Result<StorageFile, StorageError> {
-        files.extend(self.write_agent_files().await?);
-        files.extend(self.write_repair_file().await?);
-        crate::fault_point!(async "finalize.agents_written");
         files.sort_by(|a, b| a.name.cmp(&b.name));
         assert!(
             files.is_sorted_by(|a, b| a.name < b.name),
             "a storage file lists a file once"
         );
-        let finalized = now_ns();
         let server_version = self.services.config.server_version.clone();
         let storage = Arc::clone(&self.storage);
         let publish = |file: &mut StorageFile| {
@@ -315,11 +323,8 @@ impl Writer {
         for id in agents {
             let name = FileName::Agent(id.clone()).to_string();
             let path = self.storage.folder.join(&name);
-            let agent = match self.services.agents.file(&id).await {
-                // Its file was damaged at the start, or it was deleted while its last packets came.
-                Err(StorageError::AgentNotFound(_)) => self.known_from_packets(&id),
-                found => found?,
-            };
+            let found = self.services.agents.file_or_deleted(&id).await?;
+            let agent = found.unwrap_or_else(|| self.known_from_packets(&id));
             let bytes = bytes::Bytes::from(agent.encode().map_err(StorageError::damaged(&path))?);
             files.push(FileEntry {
                 name: name.clone(),
@@ -334,8 +339,13 @@ impl Writer {
         Ok(files)
     }
 
-    /// What the packets of an agent say about it.
+    /// What the packets of an agent say about it that was deleted while the last of them came.
     fn known_from_packets(&self, id: &AgentId) -> AgentFile {
+        tracing::error!(
+            storage = %self.storage.id, agent = %id,
+            "an agent with packets in the storage was deleted before the finalization: its name and \
+             its trace metadata are not known, and CTF packets of it cannot be decoded"
+        );
         let mut streams = BTreeMap::new();
         if let Some(tree) = &*self.storage.tree.read() {
             for leaf in tree.leaves().filter(|leaf| leaf.path.agent == *id) {
@@ -355,7 +365,7 @@ impl Writer {
             id: id.clone(),
             name: id.to_string(),
             host: String::new(),
-            attributes: BTreeMap::new(),
+            attributes: BTreeMap::from([(UNKNOWN.to_owned(), WHY_UNKNOWN.to_owned())]),
             streams: streams.into_values().collect(),
             metadata: None,
         }
@@ -441,7 +451,9 @@ async fn read_checksums(
     let (id, folder) = (storage.id, storage.folder.clone());
     let bytes: u64 = files.iter().map(|file| file.length).sum();
     let is_large = bytes > services.config.checksums_at_once_bytes_max;
-    let is_later = is_large && !storage.checked.are_damaged();
+    // A seal is of all files, and reads them anyway.
+    let is_sealed = services.config.seal.is_some();
+    let is_later = is_large && !is_sealed && !storage.checked.are_damaged();
     let files = files.to_vec();
     let read = move || {
         if is_later {

@@ -228,16 +228,11 @@ impl Writer {
         self.part_done(flushed)
     }
 
-    /// Saves the tree before the server stops, so that the next start does not scan data files.
-    pub(super) async fn save_tree(&mut self) {
+    /// Saves the tree before the writer ends, so that the next one needs not scan the data files.
+    pub(super) async fn save_tree(&mut self) -> Result<(), StorageError> {
         if self.storage.poison.is_set() {
-            return;
+            return Ok(());
         }
-        if let Err(error) = self.flush_now().await {
-            tracing::warn!(
-                %error, storage = %self.storage.id,
-                "the index cannot be saved; the next start scans the data files"
-            );
-        }
+        self.flush_now().await
     }
 }

@@ -146,17 +146,6 @@ impl Writer {
             "index parts were merged"
         );
         replaced.iter().for_each(|part| part.replace());
-        // The last reader removes the files; often that is this.
-        self.removing.spawn_blocking(move || drop(replaced));
-        while self.removing.try_join_next().is_some() {}
-    }
-}
-
-impl Writer {
-    /// Waits until the files of replaced parts are removed: who waits for the end of the writer may
-    /// read the folder, or use it again.
-    pub(super) async fn parts_removed(&mut self) {
-        while self.removing.join_next().await.is_some() {}
     }
 }
 

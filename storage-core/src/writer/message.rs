@@ -41,6 +41,10 @@ pub(crate) enum WriterMessage {
     Finalize { reply: FinalizeReply },
     /// Drain and save the tree: the server stops.
     Stop { reply: oneshot::Sender<()> },
+    /// Drain, save the tree, and end. When the tree cannot be saved, the writer continues.
+    Pause {
+        reply: oneshot::Sender<Result<(), StorageError>>,
+    },
     /// Drain, give the folder of the storage the name `to`, and close every file: the storage is
     /// being deleted. When it cannot be renamed, the writer continues.
     Delete {

@@ -14,6 +14,7 @@ mod flush;
 mod group;
 mod merge;
 mod message;
+mod seal;
 mod stream;
 mod submit;
 
@@ -63,6 +64,7 @@ use crate::{
     labels::LabelTypes,
     live_index::LiveIndex,
     panic::panic_message,
+    removals,
     serializer::{SerializedFrames, SerializerPool},
     space::Space,
     storage::Storage,
@@ -98,6 +100,7 @@ pub(crate) struct Services {
 enum Ending {
     Finalize(FinalizeReply),
     Stop(oneshot::Sender<()>),
+    Pause(oneshot::Sender<Result<(), StorageError>>),
     /// The folder of the storage gets this name.
     Delete(PathBuf, oneshot::Sender<Result<(), StorageError>>),
 }
@@ -151,8 +154,6 @@ pub(crate) struct Writer {
     flush_times: FlushTimes,
     merging: Option<Boxed<Merged>>,
     merge_times: MergeTimes,
-    /// Removals of replaced index parts and data files.
-    removing: tokio::task::JoinSet<()>,
     arranging: Option<Boxed<Arranging>>,
     arrange_times: ArrangeTimes,
     has_failed: bool,
@@ -213,7 +214,6 @@ impl Writer {
             flush_times: FlushTimes::new(services.live_index.join(storage.id)),
             merging: None,
             merge_times: MergeTimes::default(),
-            removing: tokio::task::JoinSet::new(),
             arranging: None,
             arrange_times: ArrangeTimes::default(),
             has_failed: false,
@@ -296,12 +296,13 @@ impl Writer {
     /// ends. The reply stays in `ending` until there is an outcome, where a panic cannot drop it.
     async fn end(&mut self, ending: &mut Option<Ending>) -> ControlFlow<()> {
         assert!(self.is_drained(), "a writer ends with nothing in flight");
-        self.parts_removed().await;
+        // Who waits for the end of the writer may read the folder, or use it again.
+        removals::done().await;
         if let Some(Ending::Finalize(reply)) = ending {
             let scope = Scope::within(&self.services.tracer, Cause::Finalize);
             let progress = Arc::clone(&reply.progress);
             let result = scope.around(self.finalize(&progress)).await;
-            self.parts_removed().await;
+            removals::done().await;
             let is_done = result.is_ok();
             if let Some(Ending::Finalize(reply)) = ending.take() {
                 reply.send(result);
@@ -330,7 +331,27 @@ impl Writer {
             }
             return ControlFlow::Continue(());
         }
-        self.save_tree().await;
+        if let Some(Ending::Pause(_)) = ending {
+            let saved = self.save_tree().await;
+            let is_saved = saved.is_ok();
+            if !is_saved {
+                self.services.droppable.open(&self.storage.lane);
+            }
+            if let Some(Ending::Pause(reply)) = ending.take() {
+                let _ = reply.send(saved);
+            }
+            return if is_saved {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            };
+        }
+        if let Err(error) = self.save_tree().await {
+            tracing::warn!(
+                %error, storage = %self.storage.id,
+                "the index cannot be saved; the next start scans the data files"
+            );
+        }
         if let Some(Ending::Stop(reply)) = ending.take() {
             let _ = reply.send(());
         }
@@ -386,6 +407,7 @@ impl Writer {
             }
             Some(WriterMessage::Finalize { reply }) => Ending::Finalize(reply),
             Some(WriterMessage::Stop { reply }) => Ending::Stop(reply),
+            Some(WriterMessage::Pause { reply }) => Ending::Pause(reply),
             Some(WriterMessage::Delete { to, reply }) => {
                 self.cancel_merge();
                 self.cancel_arranging();

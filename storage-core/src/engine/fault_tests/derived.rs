@@ -1,12 +1,12 @@
 //! Derived files that are made while they are written.
 
 use rustix::io::Errno;
-use storage_format::{DataFileId, paths::FileName};
+use storage_format::{DataFileId, checksum::crc32c, paths::FileName};
 
 use super::World;
 use crate::{
     DerivedSink, StorageError,
-    io::faulty::{Fault, Operation},
+    io::faulty::{Fault, Operation, refusals::refuse},
 };
 
 const NAME: FileName = FileName::ChunkIndexes(DataFileId(0));
@@ -136,4 +136,30 @@ async fn a_disk_error_leaves_the_file_before() {
             world.engine.shutdown().await.unwrap();
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_reads_only_what_has_changed() {
+    let mut world = World::new().await;
+    world.push_some(1).await;
+    let storages = world.engine.storages();
+    storages.finalize(world.storage).await.unwrap();
+    let path = world.folder_of(&world.engine).join(NAME.to_string());
+    for seed in [1, 2] {
+        let make = move |sink: &mut DerivedSink| {
+            sink.write(&content(seed))?;
+            Ok((true, seed))
+        };
+        publish(&world, make).await.unwrap();
+        let listed = async || {
+            let files = world.engine.reading().files(world.storage).await?;
+            let found = files.into_iter().find(|file| file.name == NAME.to_string());
+            Ok::<_, StorageError>(found.unwrap().checksum)
+        };
+        let expected = Some(crc32c(&content(seed)));
+        assert_eq!(listed().await.unwrap(), expected);
+        let _refused = refuse(&path, 0..u64::MAX, Errno::IO);
+        assert_eq!(listed().await.unwrap(), expected);
+    }
+    world.engine.shutdown().await.unwrap();
 }

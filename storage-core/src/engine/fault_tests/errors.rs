@@ -459,9 +459,10 @@ async fn a_data_file_that_another_program_truncated_is_not_extended() {
 async fn a_server_starts_on_a_full_disk() {
     let mut world = World::new().await;
     world.push_some(4).await;
-    // The storage remains FINALIZING: neither that nor another state can be published.
+    // The storage remains FINALIZING: neither that nor another state can be published after the
+    // second copy of the storage file and the storage file.
     let full = Fault::Fail(Errno::NOSPC);
-    world.plan.inject(Operation::Rename, 1..usize::MAX, full);
+    world.plan.inject(Operation::Rename, 2..usize::MAX, full);
     let finalized = world.engine.storages().finalize(world.storage).await;
     assert_eq!(finalized.unwrap_err().code(), "disk_full");
     assert_eq!(world.state(), StorageState::Finalizing);

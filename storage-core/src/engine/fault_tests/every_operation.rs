@@ -152,3 +152,26 @@ async fn a_publication_that_fails_halfway_loses_nothing() {
         }
     }
 }
+
+/// Folders that are not synced any more from some moment of a finalization on: a copy of the storage
+/// file that was removed is not written again beside one that may say FINALIZED.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_finalization_without_syncs_of_folders_leaves_no_other_copy() {
+    for syncs in 0.. {
+        let mut world = World::of_small_files().await;
+        world.push_together(2).await;
+        let before = world.plan.hits();
+        let fault = Fault::Fail(Errno::IO);
+        (world.plan).inject(Operation::SyncFolder, syncs..usize::MAX, fault);
+        let _ = world.engine.storages().finalize(world.storage).await;
+        let is_hit = world.plan.hits() > before;
+        world.check_killed().await;
+        world.plan.heal();
+        world.check(&world.engine).await;
+        let _ = world.engine.shutdown().await;
+        if !is_hit {
+            assert!(syncs > 3, "no sync of a folder was met");
+            break;
+        }
+    }
+}

@@ -227,19 +227,75 @@ async fn an_old_copy_is_replaced() {
     world.engine.shutdown().await.unwrap();
 }
 
-/// A storage file of an open storage is not replaced by one that says that it is finalized.
-#[tokio::test(flavor = "multi_thread")]
-async fn an_open_storage_has_no_copy() {
+/// The storage file of an open storage is restored from its second copy, which is as new: with its
+/// labels, and with the packets that were acknowledged since.
+async fn check_open_restored(damage: impl Fn(&Path)) {
     let mut world = World::new().await;
     world.push_some(2).await;
-    let mut file = world.info();
-    file.state = StorageState::Finalized;
-    std::fs::write(world.copy(), file.encode().unwrap()).unwrap();
+    let labels = BTreeMap::from([("status".to_owned(), "checked".to_owned())]);
+    let patch = StoragePatch {
+        labels: Some(labels),
+        ..StoragePatch::default()
+    };
+    let updated = world.engine.storages().update(world.storage, patch).await;
+    let labels = updated.unwrap().labels;
+    assert!(labels.contains_key("status"));
+    world.push_some(2).await;
+    let intact = std::fs::read(world.own_file()).unwrap();
+    assert_eq!(std::fs::read(world.copy()).unwrap(), intact);
     let config = super::config(world.folder.path());
-    let world = world.reopen(config.clone()).await;
-    assert_eq!(world.info().state, StorageState::Open);
-    assert!(!world.copy().exists());
+    for is_copy in [false, true] {
+        let path = if is_copy {
+            world.copy()
+        } else {
+            world.own_file()
+        };
+        damage(&path);
+        world = world.reopen(config.clone()).await;
+        let info = world.info();
+        assert_eq!((info.state, &info.labels), (StorageState::Open, &labels));
+        assert_eq!(std::fs::read(world.own_file()).unwrap(), intact);
+        assert_eq!(std::fs::read(world.copy()).unwrap(), intact);
+        super::check_packets(&world.engine, world.storage, &world.acknowledged).await;
+    }
+    // It goes on, and its copy with it.
+    world.push_some(1).await;
+    world
+        .engine
+        .storages()
+        .finalize(world.storage)
+        .await
+        .unwrap();
+    let own = std::fs::read(world.own_file()).unwrap();
+    assert_eq!(std::fs::read(world.copy()).unwrap(), own);
+    world.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_storage_file_of_an_open_storage_is_restored() {
+    check_open_restored(|path| flip(path, 40)).await;
+    check_open_restored(|path| std::fs::write(path, b"").unwrap()).await;
+    check_open_restored(|path| std::fs::remove_file(path).unwrap()).await;
+}
+
+/// A storage file of an open storage is not replaced by one that says that it is finalized, and a
+/// copy that is one change ahead, of which nobody was told, does not count.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_intact_storage_file_counts_and_not_its_copy() {
+    let mut world = World::new().await;
+    world.push_some(2).await;
+    let own = std::fs::read(world.own_file()).unwrap();
+    let config = super::config(world.folder.path());
+    for state in [StorageState::Finalized, StorageState::Finalizing] {
+        let mut file = StorageFile::decode(&own).unwrap();
+        file.state = state;
+        std::fs::write(world.copy(), file.encode().unwrap()).unwrap();
+        world = world.reopen(config.clone()).await;
+        assert_eq!(world.info().state, StorageState::Open);
+        assert_eq!(std::fs::read(world.copy()).unwrap(), own);
+    }
     flip(&world.own_file(), 40);
+    flip(&world.copy(), 40);
     let world = world.reopen(config).await;
     assert_eq!(world.info().state, StorageState::Failed);
     world.engine.shutdown().await.unwrap();

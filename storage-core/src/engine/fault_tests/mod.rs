@@ -1,6 +1,7 @@
 //! The engine on a failing disk: acknowledged packets remain, all others are refused, and no reply
 //! says otherwise.
 
+mod agents;
 mod arranging;
 mod changes;
 mod derived;
@@ -16,9 +17,13 @@ mod positions;
 mod power;
 mod recovering;
 mod repairing;
+mod repairing_lost_files;
+mod repairing_meanwhile;
 mod repairing_open;
+mod sealing;
 mod simulation;
 mod start;
+mod usage;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -80,7 +85,7 @@ fn folder_in_memory() -> tempfile::TempDir {
     folder.or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// The second copy of a storage file says nothing that the storage file does not say.
+/// The second copy of a storage file is intact, and says FINALIZED only if the storage file does.
 fn check_copies(folder: &std::path::Path) {
     for entry in std::fs::read_dir(folder.join("storages")).unwrap() {
         let folder = entry.unwrap().path();
@@ -96,7 +101,8 @@ fn check_copies(folder: &std::path::Path) {
             let own = decode(FileName::Storage(id)).unwrap();
             let states = (own.state, copy.state);
             let finalized = StorageState::Finalized;
-            assert_eq!(states, (finalized, finalized), "{}", folder.display());
+            let is_same = (states.0 == finalized) == (states.1 == finalized);
+            assert!(is_same, "{}: {states:?}", folder.display());
         }
     }
 }

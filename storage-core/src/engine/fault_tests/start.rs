@@ -4,7 +4,11 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use rustix::io::Errno;
-use storage_format::{StorageId, paths::FileName, storage_file::StorageState};
+use storage_format::{
+    StorageId,
+    paths::FileName,
+    storage_file::{StorageFile, StorageState},
+};
 
 use super::{World, config, copy_of};
 use crate::{
@@ -58,7 +62,10 @@ async fn left() -> Left {
     let is_open = folder.join(open.to_string());
     let own = is_open.join(FileName::Storage(open).to_string());
     let copy = FileName::StorageCopy(open).to_string();
-    std::fs::copy(own, is_open.join(copy)).unwrap();
+    let bytes = std::fs::read(own).unwrap();
+    let mut other = StorageFile::decode(&bytes).unwrap();
+    other.state = StorageState::Finalized;
+    std::fs::write(is_open.join(copy), other.encode().unwrap()).unwrap();
     let creation = StorageId::from_bytes([7; 16]).to_string();
     let unpublished = format!(
         "{creation}.storage{}",

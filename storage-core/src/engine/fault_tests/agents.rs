@@ -1,0 +1,125 @@
+//! Agents beside finalizations: what is known of an agent is not lost to a finalized storage.
+
+use std::{path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use storage_format::{agent_file::AgentFile, paths::FileName, storage_file::StorageState};
+
+use super::{World, agent, config};
+use crate::{AgentSpec, Engine, StorageError};
+
+const METADATA: &[u8] = b"/* CTF 1.8 */";
+
+fn spec() -> AgentSpec {
+    AgentSpec {
+        id: agent(),
+        name: "registered".into(),
+        host: String::new(),
+        attributes: std::collections::BTreeMap::new(),
+    }
+}
+
+impl World {
+    /// A storage with packets of an agent with trace metadata.
+    async fn with_metadata() -> Self {
+        let mut world = Self::new().await;
+        let agents = world.engine.agents();
+        let metadata = Bytes::from_static(METADATA);
+        agents.set_metadata(&agent(), metadata).await.unwrap();
+        world.push_some(2).await;
+        world
+    }
+
+    fn agent_path(&self) -> PathBuf {
+        let name = FileName::Agent(agent()).to_string();
+        self.folder.path().join("agents").join(name)
+    }
+
+    /// What the finalized storage knows of the agent.
+    fn finalized_agent(&self) -> AgentFile {
+        let name = FileName::Agent(agent()).to_string();
+        let bytes = std::fs::read(self.folder_of(&self.engine).join(name)).unwrap();
+        AgentFile::decode(&bytes).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_waits_for_an_agent_of_which_the_file_is_damaged() {
+    let mut world = World::with_metadata().await;
+    world.engine.shutdown().await.unwrap();
+    let intact = std::fs::read(world.agent_path()).unwrap();
+    let mut damaged = intact.clone();
+    damaged[intact.len() / 2] ^= 1;
+    std::fs::write(world.agent_path(), damaged).unwrap();
+    world.engine = Engine::open(config(world.folder.path())).await.unwrap();
+    let (storages, id) = (world.engine.storages(), world.storage);
+    storages.recovered(id).await.unwrap();
+    let error = storages.finalize(id).await.unwrap_err();
+    assert_eq!(error.code(), "agent_not_found", "{error}");
+    assert_eq!(world.state(), StorageState::Open);
+    // Its metadata is still there, or was restored.
+    std::fs::write(world.agent_path(), intact).unwrap();
+    let registered = world.engine.agents().register(spec()).await.unwrap();
+    assert_eq!(registered.streams.len(), super::STREAMS.len());
+    assert!(registered.metadata_checksum.is_some());
+    storages.finalize(id).await.unwrap();
+    let known = world.finalized_agent();
+    assert_eq!(known.name, "registered");
+    assert_eq!(known.metadata.as_deref(), Some(METADATA));
+    world.engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_stays_known_while_its_deletion_is_refused() {
+    let mut world = World::with_metadata().await;
+    let agents = Arc::clone(&world.engine.inner.services.agents);
+    let code = |error: StorageError| error.code();
+    for refused_at in [0, 1] {
+        let seen = Arc::<Mutex<Vec<_>>>::default();
+        let (own, noted) = (Arc::clone(&agents), Arc::clone(&seen));
+        let check = move || {
+            let stream = own.stream(&agent(), &"one".parse().unwrap());
+            let mut noted = noted.lock();
+            noted.push((own.get(&agent()).is_ok(), stream.map(drop).map_err(code)));
+            if noted.len() > refused_at {
+                Err(StorageError::Stopping)
+            } else {
+                Ok(())
+            }
+        };
+        let error = agents.remove(&agent(), check).await.unwrap_err();
+        assert_eq!(error.code(), "stopping");
+        // Nobody is told that it is gone.
+        let all = [(true, Ok(())), (true, Err("agent_being_deleted"))];
+        assert_eq!(*seen.lock(), all[..=refused_at]);
+        assert!(world.push("one", 1).await.refused.is_none());
+    }
+    let error = world.engine.delete_agent(&agent()).await.unwrap_err();
+    assert_eq!(error.code(), "agent_in_use");
+    let (storages, id) = (world.engine.storages(), world.storage);
+    storages.finalize(id).await.unwrap();
+    assert_eq!(world.finalized_agent().metadata.as_deref(), Some(METADATA));
+    world.engine.delete_agent(&agent()).await.unwrap();
+    assert!(!world.agent_path().exists());
+    world.engine.shutdown().await.unwrap();
+}
+
+/// An agent that was deleted while its last packets came does not keep its storage open for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_says_that_an_agent_was_deleted_before_its_end() {
+    let world = World::with_metadata().await;
+    let agents = Arc::clone(&world.engine.inner.services.agents);
+    agents.remove(&agent(), || Ok(())).await.unwrap();
+    world
+        .engine
+        .storages()
+        .finalize(world.storage)
+        .await
+        .unwrap();
+    let known = world.finalized_agent();
+    assert_eq!(known.metadata, None);
+    let why = known.attributes.get("unknown").unwrap();
+    assert!(why.contains("deleted before"), "{why}");
+    world.engine.shutdown().await.unwrap();
+}
