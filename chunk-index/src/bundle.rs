@@ -39,10 +39,10 @@ pub const SECTION_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes of a section that are read at once.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// Leaf, at least one byte of length, and checksum.
-const ENTRY_BYTES_MIN: usize = 8 + 1 + 4;
+/// What the directory has of a section at least: leaf, one byte of length, and checksum.
+const DIRECTORY_BYTES_MIN: usize = 8 + 1 + 4;
 
-const _: () = assert!(SECTIONS_MAX * (ENTRY_BYTES_MIN + 4) < PACKED_BYTES_MAX);
+const _: () = assert!(SECTIONS_MAX * (DIRECTORY_BYTES_MIN + 4) < PACKED_BYTES_MAX);
 
 /// The sidecars in a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,7 +212,7 @@ fn decode(footer: &[u8], sections_end: u64) -> Result<Bundle, Damage> {
         storage: StorageId::from_bytes(storage.map_err(|_| Damage("ends too early"))?),
         file: DataFileId(reader.word()?),
     };
-    let count = reader.length(ENTRY_BYTES_MIN)?;
+    let count = reader.length(DIRECTORY_BYTES_MIN)?;
     if count > SECTIONS_MAX {
         return Err(Damage("too many sections"));
     }

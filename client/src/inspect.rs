@@ -20,6 +20,7 @@ use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use storage_format::local_file::LocalFile;
 use storage_format::log::LogFileHeader;
 use storage_format::repair_file::RepairFile;
+use storage_format::seal::Seal;
 use storage_format::storage_file::StorageFile;
 use storage_format::{FormatError, FormatErrorKind};
 
@@ -182,6 +183,8 @@ impl<W: Write> Inspection<'_, W> {
             json!({ "role": "local", "local": file })
         } else if let Some(file) = known(self.path, ChecksumFile::decode(&bytes))? {
             json!({ "role": "checksums", "storage": file.storage, "files": checksums(&file) })
+        } else if let Some(seal) = known(self.path, Seal::decode(&bytes))? {
+            seal_document(&seal)
         } else if let Some(file) = known(self.path, RepairFile::decode(&bytes))? {
             json!({ "role": "repairs", "storage": file.storage, "repairs": file.repairs })
         } else {
@@ -254,6 +257,25 @@ impl<W: Write> Inspection<'_, W> {
         self.out.write_all(b"}")?;
         Ok(damage.is_none())
     }
+}
+
+fn seal_document(seal: &Seal) -> Value {
+    let files = seal.files.iter().map(|file| {
+        let groups = file.hashes.groups.iter().map(ToString::to_string);
+        json!({
+            "file": file.name, "length": file.hashes.length,
+            "hash": file.hashes.hash.to_string(), "groups": groups.collect::<Vec<_>>(),
+        })
+    });
+    let key = seal
+        .signature
+        .map(|signature| signature.key.id().to_string());
+    json!({
+        "role": "seal", "storage": seal.storage, "digest": seal.digest().to_string(),
+        "key": key, "signature_is_valid": seal.is_signed(), "created": seal.created,
+        "finalized": seal.finalized, "totals": seal.totals, "packets": seal.packets.to_string(),
+        "group_bytes": seal.group_bytes, "files": files.collect::<Vec<_>>(),
+    })
 }
 
 /// The checksums of each data file, 4 MiB each.

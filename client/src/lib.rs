@@ -8,6 +8,7 @@
 //! | [`mount`] | downloading files of a storage |
 //! | [`export`] | exporting the traces of a storage as files |
 //! | [`remote`] | reading byte ranges of a storage's files, for queries over a mount |
+//! | [`seal`] | proving offline that a storage was not changed |
 //! | [`inspect`] | printing files of a storage as JSON |
 //! | [`command`] | the command line: one file per subcommand, exit codes, output |
 //!
@@ -35,6 +36,7 @@ pub mod inspect;
 pub mod mount;
 pub mod push;
 pub mod remote;
+pub mod seal;
 #[cfg(test)]
 mod testing;
 

@@ -1,6 +1,6 @@
 //! `decode` of a CTF trace within a window of time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use query_language::time::rfc3339;
@@ -88,7 +88,7 @@ fn traces_of_lines_and_of_chrome_are_printed_up_to_the_damage() {
         "text",
         1,
         &line.repeat(2),
-        "1 records cannot be read",
+        "1 record cannot be read",
     );
     check(
         &format!("[{event},{{"),
@@ -108,4 +108,99 @@ fn traces_of_lines_and_of_chrome_are_printed_up_to_the_damage() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(text.matches(line).count(), 2, "{text}");
     assert!(text.contains("name=r") && output.status.success(), "{text}");
+}
+
+/// A CTF trace with two packets, of which the second says that the tracer discarded events before
+/// it, and with metadata that has an unknown scope.
+fn write_odd_trace(folder: &Path) {
+    let metadata = "/* CTF 1.8 */
+trace { major = 1; minor = 8; byte_order = le;
+  packet.header := struct { integer { size = 32; align = 8; } magic; }; };
+stream {
+  strange := struct { integer { size = 8; align = 8; } x; };
+  packet.context := struct {
+    integer { size = 32; align = 8; } content_size;
+    integer { size = 32; align = 8; } packet_size;
+    integer { size = 32; align = 8; } events_discarded; };
+  event.header := struct { integer { size = 8; align = 8; } id; }; };
+event { id = 0; name = \"e\"; fields := struct { integer { size = 8; align = 8; } x; }; };
+";
+    std::fs::write(folder.join("metadata"), metadata).expect("the file can be written");
+    let packet = |discarded: u32| {
+        let bits = 18 * 8_u32;
+        let head = [0xc1fc_1fc1, bits, bits, discarded];
+        let mut bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.extend([0, 1]);
+        bytes
+    };
+    let stream = [packet(0), packet(3)].concat();
+    std::fs::write(folder.join("stream"), stream).expect("the file can be written");
+}
+
+#[test]
+fn damage_losses_and_oddities_of_ctf_are_told() {
+    let folder = tempfile::tempdir().expect("a folder for the trace");
+    write_odd_trace(folder.path());
+    let run = |options: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tracehold"))
+            .arg("decode")
+            .args(options)
+            .arg(folder.path())
+            .output()
+            .expect("the program starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
+    };
+    let (code, out, err) = run(&[]);
+    assert_eq!((code, out.lines().count()), (Some(0), 2), "{err}");
+    assert!(err.contains("unknown scope ignored"), "{err}");
+    assert!(err.contains("Tracer discarded 3 events"), "{err}");
+
+    // The file ends inside its second packet.
+    let stream = folder.path().join("stream");
+    let whole = std::fs::read(&stream).expect("the file can be read");
+    std::fs::write(&stream, &whole[..whole.len() - 1]).expect("the file can be written");
+    let trimmed = folder.path().with_extension("trimmed");
+    let trimmed = trimmed.to_str().expect("the path is text");
+    for options in [
+        &["--salvage"][..],
+        &["--salvage", "--details"],
+        &["--salvage", "-o", "counter"],
+        &["--salvage", "-o", "dummy"],
+        &["--salvage", "-o", "ctf", "-w", trimmed],
+        &[],
+    ] {
+        let (code, _, err) = run(options);
+        assert_eq!(code, Some(1), "{options:?}: {err}");
+        let faults = err.lines().filter(|line| line.starts_with("tracehold: "));
+        assert!(faults.count() > 0, "{options:?}: {err}");
+        let is_trimmed = options.contains(&"ctf");
+        assert_eq!(err.contains("; the rest was written"), is_trimmed, "{err}");
+        assert_eq!(err.contains("as they were"), is_trimmed, "{err}");
+    }
+    let (code, out, _) = run(&["-o", "elements"]);
+    assert_eq!(code, Some(1), "{out}");
+    std::fs::remove_dir_all(trimmed).expect("the folder can be removed");
+}
+
+/// What a killed run left is removed by the next one.
+#[test]
+fn an_index_removes_what_killed_runs_left() {
+    let folder = tempfile::tempdir().expect("a folder for the trace");
+    let path = folder.path().join("trace.pfw");
+    let line = r#"{"id":1,"name":"r","cat":"P","pid":1,"tid":1,"ts":5,"dur":2,"ph":"X","args":{}}"#;
+    std::fs::write(&path, format!("[\n{line}\n")).expect("the file can be written");
+    let left = folder.path().join(".tracehold-killed.idx.tmp");
+    std::fs::write(&left, "half").expect("the file can be written");
+    let output = Command::new(env!("CARGO_BIN_EXE_tracehold"))
+        .arg("index")
+        .arg(&path)
+        .output()
+        .expect("the program starts");
+    assert!(output.status.success(), "{output:?}");
+    assert!(!left.exists() && folder.path().join("trace.pfw.idx").exists());
 }

@@ -223,6 +223,8 @@ fn empty_files_have_nothing_to_read() {
         for command in COMMANDS {
             let (code, out, err) = tracehold(&[command], &path);
             assert_eq!(code, Some(1), "{command} {name}: {out}{err}");
+            let note = "there is nothing to index; no index was written";
+            assert_eq!(err.contains(note), command == "index", "{err}");
         }
         let index = folder.path().join(format!("{name}.idx"));
         assert!(!index.exists(), "{}", index.display());
@@ -238,6 +240,9 @@ fn metadata_alone_has_nothing_to_read() {
         let (code, out, err) = tracehold(&[command], folder.path());
         assert_eq!(code, Some(expected), "{command}: {out}{err}");
         assert!(!err.contains("/stream"), "{command}: {err}");
+        let note = format!("there are no stream files to {command}");
+        let says_so = ["decode", "index"].contains(&command);
+        assert_eq!(err.contains(&note), says_so, "{command}: {err}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! Storage, agent and local files: the input is the body, to which a matching envelope is added.
+//! Storage, agent and local files, and seals: the input is the body, to which a matching envelope
+//! is added.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,6 +7,7 @@ use storage_format::agent_file::AgentFile;
 use storage_format::checksum::crc32c;
 use storage_format::local_file::LocalFile;
 use storage_format::repair_file::RepairFile;
+use storage_format::seal::Seal;
 use storage_format::storage_file::StorageFile;
 
 fn wrapped(magic: &[u8; 8], body: &[u8]) -> Vec<u8> {
@@ -29,6 +31,11 @@ fuzz_target!(|body: &[u8]| {
     }
     if let Ok(file) = RepairFile::decode(&wrapped(b"THREPAIR", body)) {
         assert_eq!(RepairFile::decode(&file.encode().unwrap()), Ok(file));
+    }
+    let mut seal = [&b"THSEAL\0\0\x01\0\0\0"[..], body].concat();
+    seal.extend(crc32c(&seal).to_le_bytes());
+    if let Ok(read) = Seal::decode(&seal) {
+        assert_eq!(read.encode(), seal);
     }
     if let Ok(file) = LocalFile::decode(&wrapped(b"THLOCAL\0", body)) {
         assert_eq!(LocalFile::decode(&file.encode().unwrap()), Ok(file));

@@ -44,7 +44,8 @@ fuzz_target!(|input: &[u8]| {
         assert_eq!(decoded.as_ref().map(|d| d.events), Ok(spans));
         assert_eq!(all.as_ref().map(|d| d.events), Ok(shown));
         assert_eq!(shown, spans);
-        let again = check(&builder.finish(), &RequestLimits::READABLE).expect("what was put together is sound");
+        let again = check(&builder.finish(), &RequestLimits::READABLE)
+            .expect("what was put together is sound");
         assert_eq!(again.iter().map(|part| part.spans).sum::<u64>(), spans);
     }
 });

@@ -31,6 +31,17 @@ pub struct RefusedBundle {
     pub place: String,
     /// Why it is not used.
     pub reason: String,
+    /// Whether it was not read at all, which may pass: it may have what is wanted.
+    pub is_unread: bool,
+}
+
+/// Whether an error of reading tells that the bytes are damaged or gone. Any other may pass: what
+/// was not read is there, and must not be given up.
+pub fn is_damage(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::InvalidData | ErrorKind::UnexpectedEof
+    )
 }
 
 /// The sections of all bundles of a storage.
@@ -71,6 +82,7 @@ impl Bundles {
                 Err(error) => bundles.refused.push(RefusedBundle {
                     file,
                     place: fetch.place(),
+                    is_unread: matches!(&error, BundleError::Io(error) if !is_damage(error)),
                     reason: error.to_string(),
                 }),
             }
@@ -84,6 +96,20 @@ impl Bundles {
     /// The bundles that are not used.
     pub fn refused(&self) -> &[RefusedBundle] {
         &self.refused
+    }
+
+    /// Whether what no bundle has is in none of them.
+    ///
+    /// # Errors
+    /// When one could not be read, which may pass.
+    pub fn all_read(&self) -> io::Result<()> {
+        match self.refused.iter().find(|bundle| bundle.is_unread) {
+            None => Ok(()),
+            Some(bundle) => Err(io::Error::other(format!(
+                "{}: {}",
+                bundle.place, bundle.reason
+            ))),
+        }
     }
 
     /// Lets leaves without a chunk index name the bundles that are not used, one leaf each.
@@ -143,6 +169,17 @@ impl Bundles {
         } else {
             let what = format!("the section of leaf {leaf} is damaged");
             Err(io::Error::new(ErrorKind::InvalidData, what))
+        }
+    }
+
+    /// As [`Self::read`], to be written again; `None` also for what is damaged.
+    ///
+    /// # Errors
+    /// When the bytes cannot be read, which may pass.
+    pub fn read_to_keep(&self, leaf: LeafId) -> io::Result<Option<Vec<u8>>> {
+        match self.read(leaf) {
+            Err(error) if is_damage(&error) => Ok(None),
+            read => read,
         }
     }
 

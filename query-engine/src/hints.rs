@@ -1,5 +1,5 @@
-//! Near names of fields that no event seems to have: those in the expression of a query that
-//! matches nothing, and those that a result requests.
+//! Says which fields no event seems to have, with near names: those in the expression of a query
+//! that matches nothing, and those that a result requests.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -69,8 +69,8 @@ fn add_named(path: &FieldPath, named: &mut BTreeSet<FieldPath>) {
     }
 }
 
-/// Adds hints to a report, if names of fields that no event has are similar to those of others: of
-/// the expression if nothing matches, and of what the result requests.
+/// Adds hints to a report about fields that no event has: of the expression if nothing matches, and
+/// of what the result requests.
 pub(crate) fn add_hints(
     sources: &[Box<dyn ChunkSource>],
     request: &Request,
@@ -100,11 +100,14 @@ pub(crate) fn add_hints(
             continue;
         }
         let near = known.iter().map(|name| (distance(wanted, name), name));
-        if let Some((_, near)) = near.filter(|(far, _)| *far <= far_max(wanted)).min() {
-            report.notes.push(format!(
-                "none of the first {events} events has the field {field}; did you mean {near}?"
-            ));
-        }
+        let near = near.filter(|(far, _)| *far <= far_max(wanted)).min();
+        let advice = match near {
+            Some((_, near)) => format!("did you mean {near}?"),
+            None => "`tracehold fields` lists all".to_owned(),
+        };
+        report.notes.push(format!(
+            "none of the first {events} events has the field {field}; {advice}"
+        ));
     }
 }
 

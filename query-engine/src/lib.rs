@@ -56,7 +56,7 @@ mod stored;
 mod window;
 
 pub use bare_times::BareTimes;
-pub use bundles::{BundleFile, Bundles, RefusedBundle};
+pub use bundles::{BundleFile, Bundles, RefusedBundle, is_damage};
 pub use count::count;
 pub use dft::{DftFile, DftSet, columns_path};
 pub use error::ReadError;
@@ -79,5 +79,5 @@ pub use source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task};
 pub use spill::spill_into;
 pub use stored::{
     AgentTrace, Leaf, LeafRanges, LeafSource, PacketTimes, StorageSet, StoredLeaf, derived_note,
-    each_packet, read_packet, without_derived,
+    each_packet, each_raw_packet, read_packet, without_derived,
 };

@@ -26,6 +26,8 @@ pub struct Request {
     pub strict: bool,
     /// The order of the result, and which part of it.
     pub order: ResultOrder,
+    /// What is known to be missing in the sources: rows say that it was skipped.
+    pub missing: Vec<Skipped>,
     /// Cancels the query.
     pub cancel: Cancel,
     /// How far the query has come.
@@ -60,6 +62,13 @@ impl ResultOrder {
 /// state.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<AtomicBool>);
+
+impl From<Arc<AtomicBool>> for Cancel {
+    /// Cancels when the flag is set.
+    fn from(flag: Arc<AtomicBool>) -> Self {
+        Cancel(flag)
+    }
+}
 
 impl Cancel {
     /// Cancels the query.

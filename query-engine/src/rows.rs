@@ -78,7 +78,9 @@ pub fn write_rows(
     report.spills = spills;
     report.ended_early = reading.ended_early;
     reading.report(planned.sources, &mut report);
-    let notes = sink.end(out).map_err(ReadError::Output)?;
+    report.skipped.extend(request.missing.iter().cloned());
+    let skipped: Vec<String> = report.skipped_reasons().map(str::to_owned).collect();
+    let notes = sink.end(&skipped, out).map_err(ReadError::Output)?;
     report.notes.extend(notes);
     add_hints(sources, request, &requested, &mut report);
     Ok(report)

@@ -15,8 +15,6 @@ use crate::{LocalFile, ReadError};
 
 /// Bytes per read.
 const BUFFER_BYTES: usize = 256 << 10;
-/// Largest window of zstd, as its logarithm: the most that `zstd --long` uses by default.
-const WINDOW_LOG_MAX: u32 = 27;
 
 /// A copy of an input.
 pub(crate) struct Spooled {
@@ -48,8 +46,7 @@ pub(crate) fn spooled(path: &Path) -> Result<Option<Spooled>, ReadError> {
     let mut copy = temporary_file().map_err(ReadError::Spill)?;
     let mut fault = None;
     if is_zstd {
-        let mut text = zstd::Decoder::new(source).map_err(failed)?;
-        text.window_log_max(WINDOW_LOG_MAX).map_err(failed)?;
+        let mut text = Container::Zstd.text_of(source).map_err(failed)?;
         let (length, error) = copy_all(&mut text, &mut copy)?;
         fault = error.map(|error| {
             let place = path.display();

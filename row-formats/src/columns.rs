@@ -10,6 +10,8 @@ pub enum Columns {
     All,
     /// These fields, as the user wrote them.
     Fields(Vec<String>),
+    /// Every field: these in columns of their own, where the format has columns.
+    First(Vec<String>),
 }
 
 /// A column of a known field.
@@ -25,7 +27,7 @@ impl Columns {
     /// The requested fields; none for all.
     pub fn fields(&self) -> Vec<FieldPath> {
         match self {
-            Columns::All => Vec::new(),
+            Columns::All | Columns::First(_) => Vec::new(),
             Columns::Fields(labels) => labels.iter().map(|label| FieldPath::new(label)).collect(),
         }
     }
@@ -33,16 +35,17 @@ impl Columns {
     /// Adds the requested fields to `table`; `None` for all fields.
     pub fn bind(&self, table: &mut FieldTable) -> Option<Vec<Column>> {
         match self {
-            Columns::All => None,
-            Columns::Fields(labels) => Some(
-                labels
-                    .iter()
-                    .map(|label| Column {
-                        label: label.clone(),
-                        id: table.insert(&FieldPath::new(label)),
-                    })
-                    .collect(),
-            ),
+            Columns::All | Columns::First(_) => None,
+            Columns::Fields(labels) => Some(bind(labels, table)),
         }
     }
+}
+
+/// Adds the fields with these labels to `table`.
+pub(super) fn bind<L: AsRef<str>>(labels: &[L], table: &mut FieldTable) -> Vec<Column> {
+    let column = |label: &L| Column {
+        label: label.as_ref().to_owned(),
+        id: table.insert(&FieldPath::new(label.as_ref())),
+    };
+    labels.iter().map(column).collect()
 }

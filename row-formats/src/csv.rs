@@ -1,8 +1,9 @@
 //! Comma-separated values (RFC 4180, with a header line and single newlines).
 
-use query_language::{FieldTable, Value};
+use query_language::{FieldPath, FieldTable, Value};
 use trace_kinds::Event;
 
+use crate::columns::bind;
 use crate::json::{write_display, write_json_string, write_json_value};
 use crate::lines::Lines;
 use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
@@ -12,31 +13,62 @@ use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 const COMMON: [&str; 6] = ["ts", "dur", "name", "cat", "pid", "tid"];
 pub(super) const REST: &str = "rest";
 
-/// The columns of a table, and whether it has a last column for all other fields.
-pub(super) fn table_columns(columns: &Columns, table: &mut FieldTable) -> (Vec<Column>, bool) {
-    match columns.bind(table) {
-        Some(columns) => (columns, false),
-        None => {
-            let common = Columns::Fields(COMMON.map(String::from).to_vec());
-            (common.bind(table).unwrap_or_default(), true)
+/// The columns of a table.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TableColumns {
+    pub(super) columns: Vec<Column>,
+    /// Whether a last column has all other fields.
+    pub(super) has_rest: bool,
+    /// The paths of the fields that have a column of their own.
+    paths: Vec<String>,
+}
+
+impl TableColumns {
+    pub(super) fn new(columns: &Columns, table: &mut FieldTable) -> TableColumns {
+        let (columns, has_rest) = match columns {
+            Columns::Fields(labels) => (bind(labels, table), false),
+            Columns::First(labels) => (bind(labels, table), true),
+            Columns::All => (bind(&COMMON, table), true),
+        };
+        let path = |column: &Column| FieldPath::new(&column.label).as_str().to_owned();
+        TableColumns {
+            paths: columns.iter().map(path).collect(),
+            columns,
+            has_rest,
         }
+    }
+
+    /// The fields of an event without a column of their own as one JSON object; empty without any.
+    pub(super) fn rest_of(&self, event: &dyn Event) -> Vec<u8> {
+        let mut rest = Vec::new();
+        event.each_field(&mut |path, value| {
+            if !self.paths.iter().any(|own| own == path) {
+                rest.push(if rest.is_empty() { b'{' } else { b',' });
+                write_json_string(path, &mut rest);
+                rest.push(b':');
+                write_json_value(value, &mut rest);
+            }
+        });
+        if !rest.is_empty() {
+            rest.push(b'}');
+        }
+        rest
     }
 }
 
 /// Comma-separated values with a header line.
 #[derive(Debug, Clone, Default)]
 pub struct Csv {
-    columns: Vec<Column>,
-    has_rest: bool,
+    table: TableColumns,
 }
 
 impl RowFormat for Csv {
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
-        (self.columns, self.has_rest) = table_columns(columns, table);
+        self.table = TableColumns::new(columns, table);
     }
 
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
-        for (index, column) in self.columns.iter().enumerate() {
+        for (index, column) in self.table.columns.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
             }
@@ -44,9 +76,9 @@ impl RowFormat for Csv {
                 write_value(value, out);
             }
         }
-        if self.has_rest {
+        if self.table.has_rest {
             out.push(b',');
-            write_cell(&rest_of(event), out);
+            write_cell(&self.table.rest_of(event), out);
         }
         out.push(b'\n');
     }
@@ -59,36 +91,19 @@ impl RowFormat for Csv {
 impl Csv {
     fn header(&self) -> Vec<u8> {
         let mut header = Vec::new();
-        for (index, column) in self.columns.iter().enumerate() {
+        for (index, column) in self.table.columns.iter().enumerate() {
             if index > 0 {
                 header.push(b',');
             }
             write_cell(column.label.as_bytes(), &mut header);
         }
-        if self.has_rest {
+        if self.table.has_rest {
             header.push(b',');
             header.extend_from_slice(REST.as_bytes());
         }
         header.push(b'\n');
         header
     }
-}
-
-/// The fields of an event other than the common ones as one JSON object; empty without any.
-pub(super) fn rest_of(event: &dyn Event) -> Vec<u8> {
-    let mut rest = Vec::new();
-    event.each_field(&mut |path, value| {
-        if !COMMON.contains(&path) {
-            rest.push(if rest.is_empty() { b'{' } else { b',' });
-            write_json_string(path, &mut rest);
-            rest.push(b':');
-            write_json_value(value, &mut rest);
-        }
-    });
-    if !rest.is_empty() {
-        rest.push(b'}');
-    }
-    rest
 }
 
 pub(super) fn write_value(value: Value<'_>, out: &mut Vec<u8>) {

@@ -1,6 +1,6 @@
 //! The formats of a result.
 
-use crate::{Csv, Ndjson, Perfetto, RowFormat, Table, TableKind, Text};
+use crate::{Chrome, Csv, Ndjson, Perfetto, RowFormat, Table, TableKind, Text};
 
 /// How a result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,17 +17,20 @@ pub enum Format {
     Parquet,
     /// A Perfetto trace.
     Perfetto,
+    /// A Chrome trace in JSON.
+    Chrome,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: [Format; 6] = [
+    pub const ALL: [Format; 7] = [
         Format::Text,
         Format::Ndjson,
         Format::Csv,
         Format::Arrow,
         Format::Parquet,
         Format::Perfetto,
+        Format::Chrome,
     ];
 
     /// Name of the format in options and requests.
@@ -39,6 +42,7 @@ impl Format {
             Format::Arrow => "arrow",
             Format::Parquet => "parquet",
             Format::Perfetto => "perfetto",
+            Format::Chrome => "chrome",
         }
     }
 
@@ -47,9 +51,19 @@ impl Format {
         matches!(self, Format::Text | Format::Ndjson | Format::Csv)
     }
 
+    /// Whether it cannot be shown on a terminal.
+    pub fn is_binary(self) -> bool {
+        matches!(self, Format::Arrow | Format::Parquet | Format::Perfetto)
+    }
+
+    /// Whether it shows events in order of time, and nothing else.
+    pub fn is_timeline(self) -> bool {
+        matches!(self, Format::Perfetto | Format::Chrome)
+    }
+
     /// Whether it can contain groups: a timeline cannot.
     pub fn supports_groups(self) -> bool {
-        self != Format::Perfetto
+        !self.is_timeline()
     }
 
     /// The media type of rows in this format.
@@ -61,6 +75,7 @@ impl Format {
             Format::Arrow => "application/vnd.apache.arrow.stream",
             Format::Parquet => "application/vnd.apache.parquet",
             Format::Perfetto => "application/x-protobuf",
+            Format::Chrome => "application/json",
         }
     }
 
@@ -73,6 +88,7 @@ impl Format {
             Format::Arrow => Box::new(Table::new(TableKind::Arrow)),
             Format::Parquet => Box::new(Table::new(TableKind::Parquet)),
             Format::Perfetto => Box::new(Perfetto::default()),
+            Format::Chrome => Box::new(Chrome::default()),
         }
     }
 }

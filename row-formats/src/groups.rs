@@ -9,7 +9,7 @@ use trace_kinds::FieldType;
 use crate::cells::write_cell as put_cell;
 use crate::csv::{write_cell, write_value};
 use crate::json::{write_json_string, write_json_value};
-use crate::table::{ColumnType, Heading, TableSink};
+use crate::table::{ColumnType, Heading, Layout, TableSink};
 use crate::{Format, Out, RowSink, SinkOptions, TableKind};
 
 /// A column of groups.
@@ -62,7 +62,7 @@ pub fn write_groups(
     out: &mut Out<'_>,
 ) -> Result<Vec<String>, GroupsError> {
     let kind = match format {
-        Format::Perfetto => return Err(GroupsError::Timeline),
+        Format::Perfetto | Format::Chrome => return Err(GroupsError::Timeline),
         Format::Arrow => TableKind::Arrow,
         Format::Parquet => TableKind::Parquet,
         Format::Text | Format::Ndjson | Format::Csv => {
@@ -74,7 +74,11 @@ pub fn write_groups(
         row_group_bytes,
         is_by_time: false,
     };
-    let mut sink = TableSink::new(kind, headings(columns), options);
+    let layout = Layout {
+        kind,
+        has_filters: false,
+    };
+    let mut sink = TableSink::new(layout, headings(columns), options);
     sink.begin(out)?;
     let mut row = Vec::new();
     for group in groups {
@@ -84,7 +88,7 @@ pub fn write_groups(
         }
         sink.row(&row, out)?;
     }
-    Ok(sink.end(out)?)
+    Ok(sink.end(&[], out)?)
 }
 
 /// The columns of a table of groups. As in tables of rows, the values do not decide their types.

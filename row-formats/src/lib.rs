@@ -1,4 +1,4 @@
-//! Events and groups as bytes: text, NDJSON, CSV, Arrow, Parquet and Perfetto.
+//! Events and groups as bytes: text, NDJSON, CSV, Arrow, Parquet, Perfetto and Chrome.
 //!
 //! | what | type |
 //! | --- | --- |
@@ -9,6 +9,7 @@
 //! | groups of events with their totals | [`GroupRow`], [`write_groups`] |
 
 mod cells;
+mod chrome;
 mod columns;
 mod csv;
 mod format;
@@ -22,7 +23,9 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
+mod timeline;
 
+pub use chrome::Chrome;
 pub use columns::{Column, Columns};
 pub use csv::Csv;
 pub use format::Format;

@@ -30,7 +30,7 @@ impl RowSink for Lines {
         out(row)
     }
 
-    fn end(&mut self, _: &mut Out<'_>) -> io::Result<Vec<String>> {
+    fn end(&mut self, _: &[String], _: &mut Out<'_>) -> io::Result<Vec<String>> {
         Ok(Vec::new())
     }
 }

@@ -49,10 +49,11 @@ pub trait RowSink {
     /// The first error of `out`, or when the format cannot contain the row.
     fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()>;
 
-    /// Writes what follows the last row. Returns notes for the user about the result.
+    /// Writes what follows the last row; formats with a place for it say what could not be read
+    /// and was `skipped`. Returns notes for the user about the result.
     ///
     /// # Errors
     ///
     /// As [`RowSink::row`].
-    fn end(&mut self, out: &mut Out<'_>) -> io::Result<Vec<String>>;
+    fn end(&mut self, skipped: &[String], out: &mut Out<'_>) -> io::Result<Vec<String>>;
 }

@@ -54,6 +54,16 @@ fn write(
     row_group_bytes: usize,
     events: &[Fields],
 ) -> (Vec<u8>, Vec<String>) {
+    write_lacking(format, columns, row_group_bytes, (events, &[]))
+}
+
+/// As [`write`], of sources of which something was skipped.
+fn write_lacking(
+    format: Format,
+    columns: &Columns,
+    row_group_bytes: usize,
+    (events, skipped): (&[Fields], &[String]),
+) -> (Vec<u8>, Vec<String>) {
     let mut table = FieldTable::new();
     let mut rows = format.rows();
     rows.prepare(columns, &mut table);
@@ -76,7 +86,7 @@ fn write(
         rows.row(&event, &mut row);
         sink.row(&row, &mut out).unwrap();
     }
-    let notes = sink.end(&mut out).unwrap();
+    let notes = sink.end(skipped, &mut out).unwrap();
     drop(sink);
     (bytes, notes)
 }
@@ -358,4 +368,134 @@ fn row_groups_have_the_requested_size() {
     };
     assert_eq!(groups(64 << 20), 1);
     assert!(groups(256 << 10) >= 5);
+}
+
+fn slice(place: [i64; 4], name: &'static str, more: &Fields) -> Fields {
+    let [ts, dur, pid, tid] = place;
+    let mut fields: Fields = vec![
+        ("ts", Value::Int(ts)),
+        ("name", name.into()),
+        ("agent", "a".into()),
+        ("pid", Value::Int(pid)),
+        ("tid", Value::Int(tid)),
+    ];
+    if dur >= 0 {
+        fields.push(("dur", Value::Int(dur)));
+    }
+    fields.extend(more.iter().copied());
+    fields
+}
+
+#[test]
+fn a_chrome_trace_has_every_event_once_and_all_nanoseconds() {
+    let far = 1 << 40;
+    let argument = vec![
+        ("args.size", Value::Uint(7)),
+        ("ctx.text", "say \"hi\"".into()),
+    ];
+    let events = [
+        slice([1_000, 5_001, 7, 8], "outer", &argument),
+        slice(
+            [2_000, 9_000, 7, 8],
+            "over\nlapping",
+            &vec![("cat", Value::Int(3))],
+        ),
+        slice([2_500, -1, 7, 8], "instant", &Vec::new()),
+        slice([3_000, 1, far, far], "no numbers", &Vec::new()),
+        slice([-5, 1, 7, 8], "before", &Vec::new()),
+    ];
+    let skipped = ["part \"1\"".to_owned()];
+    let (bytes, notes) = write_lacking(
+        Format::Chrome,
+        &Columns::All,
+        ROW_GROUP_BYTES,
+        (&events, &skipped),
+    );
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let expected = r#"{"displayTimeUnit":"ns","traceEvents":[
+{"ph":"M","pid":7,"name":"process_name","args":{"name":"a"}},
+{"ph":"X","pid":7,"tid":8,"ts":1,"dur":5.001,"name":"outer","args":{"args.size":7,"ctx.text":"say \"hi\""}},
+{"ph":"M","pid":7,"tid":2147483651,"name":"thread_name","args":{"name":"a process 7 thread 8 (overlapping 1)"}},
+{"ph":"X","pid":7,"tid":2147483651,"ts":2,"dur":9,"name":"over\nlapping","cat":"3"},
+{"ph":"i","pid":7,"tid":8,"ts":2.5,"s":"t","name":"instant"},
+"#;
+    let text = String::from_utf8(bytes).unwrap();
+    assert_eq!(&text[..expected.len()], expected);
+    let trace: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let lacks = trace["otherData"]["tracehold.skipped"].as_array().unwrap();
+    assert_eq!(lacks, &[skipped[0].as_str(), &notes[0]]);
+    let events = trace["traceEvents"].as_array().unwrap();
+    let last = events.last().unwrap();
+    assert_eq!(last["args"]["1"], skipped[0]);
+    assert_eq!(last["ts"], 1.0, "where the trace begins");
+    let (empty, _) = write(Format::Chrome, &Columns::All, ROW_GROUP_BYTES, &[]);
+    let empty: serde_json::Value = serde_json::from_slice(&empty).unwrap();
+    assert_eq!(empty["traceEvents"], serde_json::json!([]));
+}
+
+#[test]
+fn files_say_what_could_not_be_read() {
+    let skipped = ["packet 3 cannot be read".to_owned()];
+    for format in [Format::Perfetto, Format::Chrome, Format::Parquet] {
+        for events in [vec![], vec![slice([1_000, 5, 7, 8], "one", &Vec::new())]] {
+            let lacking = (&events[..], &skipped[..]);
+            let (bytes, _) = write_lacking(format, &Columns::All, ROW_GROUP_BYTES, lacking);
+            let said = skipped[0].as_bytes();
+            let is_said = bytes.windows(said.len()).any(|part| part == said);
+            assert!(is_said, "{format:?} {}", events.len());
+        }
+    }
+}
+
+#[test]
+fn a_table_with_filters_rules_out_texts_and_has_every_field() {
+    let events: Vec<Fields> = (0..5_000_i64)
+        .map(|number| {
+            vec![
+                ("ts", Value::Int(number)),
+                ("name", if number % 2 == 0 { "even" } else { "odd" }.into()),
+                ("args.fname", "/data".into()),
+                ("args.other", Value::Int(number)),
+            ]
+        })
+        .collect();
+    let first = ["ts", "name", "fname"].map(str::to_owned).to_vec();
+    let mut table = FieldTable::new();
+    let mut rows = Table::new(TableKind::Parquet).with_filters();
+    rows.prepare(&Columns::First(first), &mut table);
+    let mut bytes = Vec::new();
+    let mut out = |piece: &[u8]| -> io::Result<()> {
+        bytes.extend_from_slice(piece);
+        Ok(())
+    };
+    let mut sink = rows.sink(SinkOptions {
+        row_group_bytes: ROW_GROUP_BYTES,
+        is_by_time: true,
+    });
+    sink.begin(&mut out).unwrap();
+    for fields in &events {
+        let (table, mut row) = (&table, Vec::new());
+        rows.row(&TestEvent { table, fields }, &mut row);
+        sink.row(&row, &mut out).unwrap();
+    }
+    sink.end(&[], &mut out).unwrap();
+    drop(sink);
+    let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes.clone())).unwrap();
+    let group = reader.metadata().row_group(0);
+    let filters = group.columns().iter().map(|column| {
+        assert!(column.column_index_offset().is_some() && column.offset_index_offset().is_some());
+        column.bloom_filter_offset().is_some()
+    });
+    let filters: Vec<bool> = filters.collect();
+    assert_eq!(filters, [false, true, true, false], "of repeated texts");
+    let batches = batches(Format::Parquet, bytes);
+    let names: Vec<String> = batches[0]
+        .schema()
+        .fields()
+        .iter()
+        .map(|field| field.name().clone())
+        .collect();
+    assert_eq!(names, ["ts", "name", "fname", "rest"]);
+    let rest = batches[0].column(3).as_string::<i32>().value(7);
+    assert_eq!(rest, r#"{"args.other":7}"#);
 }

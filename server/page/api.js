@@ -146,6 +146,13 @@ export const answer = (id, question, signal) => send(path`/api/v1/storages/${id}
   method: "POST", body: write(question), headers: JSON_TYPE, signal,
 });
 
+/** The events of a window of time as a file for a viewer, which the browser keeps. */
+export function view(id, { from, to, query }, ending) {
+  const begin = from < 0n ? "" : from;
+  const window = path`/storage/${id}/view/${`${begin}-${to}.${ending}`}`;
+  return send(query ? `${window}?where=${encodeURIComponent(query)}` : window);
+}
+
 /** Rows of a query, and what the server says about them. */
 export async function query(id, question, signal) {
   const response = await answer(id, question, signal);

@@ -1,6 +1,6 @@
 // The events of a storage: query, time line, table, and what can be done with the selection.
 
-import { answer, save } from "./api.js";
+import { answer, save, view } from "./api.js";
 import { acting, button, make } from "./dom.js";
 import { openInPerfetto } from "./perfetto.js";
 import { QueryBox } from "./query_box.js";
@@ -9,7 +9,8 @@ import { Timeline } from "./timeline.js";
 import { duration, time } from "./units.js";
 
 /** Name of a format in the API and for people, and the end of its files. */
-const FORMATS = [["ndjson", "NDJSON", "ndjson"], ["csv", "CSV", "csv"], ["arrow", "Arrow", "arrows"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "pftrace"]];
+const FORMATS = [["ndjson", "NDJSON", "ndjson"], ["csv", "CSV", "csv"], ["arrow", "Arrow", "arrows"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "pftrace"],
+  ["chrome", "Chrome JSON", "json"]];
 
 export class Explorer {
   /** `range` is the first and last time of the events. */
@@ -27,7 +28,7 @@ export class Explorer {
     const downloads = FORMATS.map(([format, name, extension]) => button(name, acting(async () => {
       await save(await answer(storage.id, { ...question(), format }), `${title}.${extension}`);
     })));
-    const perfetto = () => openInPerfetto(title, () => answer(storage.id, { ...question(), format: "perfetto" }));
+    const perfetto = () => openInPerfetto(title, () => view(storage.id, question(), "pftrace"));
     this.node = make("section", { "aria-label": "Events" },
       make("h2", {}, "Events"),
       this.span,

@@ -13,7 +13,7 @@ export async function showJobs(view) {
     refresh(body, items.length ? jobTable(items, load) : empty("No work was started since the server started: exports, imports, copies, verifications and finalizations appear here."));
   };
   await load();
-  view.poll(2000, load);
+  view.follow(["job"], { milliseconds: 2000 }, load);
 }
 
 function jobTable(items, reload) {

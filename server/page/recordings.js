@@ -27,7 +27,7 @@ export async function showRecordings(view) {
     make("p", { class: "faint" }, "What came last without a storage, in memory; a recording can begin with it."),
     buffer);
   await load();
-  view.poll(3000, load);
+  view.follow(["recording", "buffer"], { milliseconds: 3000 }, load);
 }
 
 function recordingTable(items, names, reload) {

@@ -32,8 +32,8 @@ export async function showStorage(view, [id]) {
   view.show(head, events.node);
   await draw();
   view.node.append(details(view, storage));
-  view.poll(2000, async () => {
-    if (LIVE.includes(storage.state)) await reload();
+  view.follow(["storage"], { milliseconds: 2000, storage: id }, async () => {
+    if (view.node.dataset.live === "true" || LIVE.includes(storage.state)) await reload();
   });
 }
 

@@ -74,7 +74,10 @@ function copyStorage(storage) {
     submit: async ({ name }) => {
       const copy = await change("POST", path`/storages/${storage.id}/copy`, { name });
       const made = `${name} was made with ${count(copy.packets)} packets`;
-      if (copy.incomplete) say(`${made}, but it is not complete`, { bad: true, more: [copy.incomplete] });
+      const lacks = [];
+      if (copy.incomplete) lacks.push(copy.incomplete);
+      if (copy.missing_packets) lacks.push(`The original lacks ${count(copy.missing_packets)} packets that a repair omitted; so does the copy.`);
+      if (lacks.length) say(`${made}, but it is not complete`, { bad: true, more: lacks });
       else say(made);
       location.hash = `#/storage/${copy.storage}`;
     },

@@ -53,7 +53,7 @@ export async function showStorages(view) {
       isShare ? null : button("Import …", () => importStorage(choose))),
     body);
   await load();
-  view.poll(5000, load);
+  view.follow(["storage"], { milliseconds: 5000 }, load);
 }
 
 /** Labels that all shown storages have. */

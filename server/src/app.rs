@@ -11,18 +11,21 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::access::{Access, Proxy, TokensError};
 use crate::app_state::AppState;
 use crate::audit::{Audit, AuditError};
 use crate::background::Background;
-use crate::config::{Config, HttpConfig, OtlpListen};
+use crate::config::{Config, HttpConfig, IngestConfig, OtlpListen};
 use crate::connection::{Door, Stage, serve};
 use crate::file_limit;
 use crate::gate::Gate;
 use crate::io_trace::EarlyTrace;
 use crate::metrics::{Metrics, Port};
 use crate::routes::{openapi_json, otlp_router, resume_finalizations, router};
+use crate::seal_key::{self, SealKeyError};
+use crate::service_manager::{ServiceManager, keep_informed};
 use crate::tls::{Tls, TlsError};
 
 /// Why the server cannot run.
@@ -54,6 +57,9 @@ pub enum AppError {
         /// The requested address.
         address: SocketAddr,
     },
+    /// The key that signs seals cannot be used.
+    #[error(transparent)]
+    SealKey(#[from] SealKeyError),
     /// The tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokensError),
@@ -123,7 +129,7 @@ async fn serve_until_stopped(
     // It means new certificates. Without [tls] there are none, and nothing to end for.
     let _hangup = signal(SignalKind::hangup())?;
     let tls = Tls::load(&config.tls)?;
-    let engine = config.engine();
+    let engine = seal_key::engine_of(&config)?;
     let data_dir = engine.data_dir.clone();
     let migrated = tokio::task::spawn_blocking(move || migrations::migrate(&data_dir)).await;
     migrated.map_err(io::Error::other)??;
@@ -149,9 +155,7 @@ async fn serve_until_stopped(
         stage_seen.clone(),
         openapi_json().into(),
     );
-    if let Err(error) = app.io_trace.resume(early).await {
-        tracing::error!(%error, "cannot resume the I/O trace; the server runs without it");
-    }
+    resume_io_trace(&app, early).await;
     let (gate, otlp_gate) = gates(&app, &metrics, &http);
     let (jobs, audit) = (Arc::clone(&app.jobs), Arc::clone(&app.audit));
     tracing::info!(%address, io = engine.io_name(), "accepting requests");
@@ -164,6 +168,7 @@ async fn serve_until_stopped(
         certificates
     });
     ready(addresses);
+    let informing = say_ready(&app, address, &stage_seen);
     let doors = ports.doors(&gate, &otlp_gate);
     serve(doors, metrics, (&http, tls), stage_seen).await;
     if let Some(certificates) = certificates {
@@ -181,8 +186,31 @@ async fn serve_until_stopped(
     background.end().await;
     engine.shutdown().await?;
     signals.abort();
+    if let Some(informing) = informing {
+        informing.abort();
+    }
     tracing::info!("the server has shut down");
     Ok(())
+}
+
+async fn resume_io_trace(app: &AppState, early: Option<EarlyTrace>) {
+    if let Err(error) = app.io_trace.resume(early).await {
+        tracing::error!(%error, "cannot resume the I/O trace; the server runs without it");
+    }
+}
+
+/// Tells the service manager, if there is one, that requests are accepted, and starts to keep it
+/// informed.
+fn say_ready(
+    app: &Arc<AppState>,
+    address: SocketAddr,
+    stage: &watch::Receiver<Stage>,
+) -> Option<JoinHandle<()>> {
+    let manager = ServiceManager::of_environment()?;
+    let status = format!("accepting requests on {address}");
+    manager.ready(&status);
+    let informed = keep_informed(manager, Arc::clone(app), status, stage.clone());
+    Some(tokio::spawn(informed))
 }
 
 async fn keep_current(tls: Arc<Tls>) {
@@ -211,6 +239,7 @@ async fn admission(config: &Config, engine: &Engine) -> Result<(Access, Audit), 
 
 /// The settings with no more connections than the limit of open files has room for.
 fn within_limits(mut config: Config) -> Config {
+    warn_of_large_packets(&config.ingest);
     let Some(limit) = file_limit::raise_limit() else {
         return config;
     };
@@ -227,6 +256,18 @@ fn within_limits(mut config: Config) -> Config {
         *wanted = room;
     }
     config
+}
+
+/// Says in the log that a single packet can take most of the memory for packets.
+fn warn_of_large_packets(ingest: &IngestConfig) {
+    if ingest.packet_bytes_max > ingest.in_flight_bytes_max / 2 {
+        tracing::warn!(
+            packet_bytes_max = ingest.packet_bytes_max,
+            in_flight_bytes_max = ingest.in_flight_bytes_max,
+            "one packet can take more than half of the memory for packets, and all others wait \
+             meanwhile: lower ingest.packet_bytes_max, or raise ingest.in_flight_bytes_max"
+        );
+    }
 }
 
 /// Says in the log who could do harm from other machines.

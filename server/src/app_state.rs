@@ -11,11 +11,13 @@ use tokio::sync::watch;
 
 use crate::access::Access;
 use crate::audit::Audit;
+use crate::change_feed::ChangeFeed;
 use crate::chunk_indexes::{ChunkIndexes, IndexMaker};
 use crate::clock;
 use crate::config::Config;
 use crate::connection::Stage;
 use crate::derived_files::check_file;
+use crate::event_files::EventTables;
 use crate::ingest::{Pusher, TraceRequests};
 use crate::io_trace::IoTracing;
 use crate::jobs::Jobs;
@@ -40,7 +42,9 @@ pub(crate) struct AppState {
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) io_trace: IoTracing,
     pub(crate) jobs: Arc<Jobs>,
-    pub(crate) queries: Queries,
+    pub(crate) changes: ChangeFeed,
+    pub(crate) queries: Arc<Queries>,
+    pub(crate) event_files: Arc<EventTables>,
     pub(crate) indexes: Arc<ChunkIndexes>,
     pub(crate) unreadable: Arc<UnreadableData>,
     pub(crate) provenances: Arc<Provenances>,
@@ -65,6 +69,19 @@ impl AppState {
         engine.derived_files().check_with(check_file);
         let indexes = Arc::new(ChunkIndexes::new(&config.query));
         let unreadable = Arc::new(UnreadableData::default());
+        let jobs = Jobs::new(Arc::clone(&metrics));
+        let queries = Arc::new(Queries::new(
+            engine.clone(),
+            Arc::clone(&metrics),
+            (Arc::clone(&indexes), Arc::clone(&unreadable)),
+            &config.query,
+        ));
+        let event_files = EventTables::new(
+            engine.clone(),
+            (Arc::clone(&queries), Arc::clone(&jobs)),
+            Arc::clone(&metrics),
+            config.query.event_files_bytes_max,
+        );
         Arc::new(Self {
             buffers: Buffers::new(config.range.buffer_bytes_max, Arc::clone(&metrics)),
             pusher: Pusher::new(
@@ -82,16 +99,13 @@ impl AppState {
             recorder,
             open_files: Arc::default(),
             io_trace: IoTracing::new(engine.clone(), config.io_trace.clone()),
-            jobs: Jobs::new(Arc::clone(&metrics)),
-            queries: Queries::new(
-                engine.clone(),
-                Arc::clone(&metrics),
-                (Arc::clone(&indexes), Arc::clone(&unreadable)),
-                &config.query,
-            ),
+            event_files,
+            queries,
+            jobs,
             indexes,
             unreadable,
             provenances: Arc::default(),
+            changes: ChangeFeed::default(),
             background: WatchedTasks::default(),
             ages_trusted: AtomicBool::new(true),
             started: clock::since_epoch(),

@@ -138,7 +138,9 @@ async fn reject(
     unfit: &Unfit,
 ) -> Result<Vec<RejectedFile>, StorageError> {
     let mut rejected = Vec::new();
-    for refused in sidecars.bundles().refused() {
+    // Nothing is known against a bundle that cannot be read now.
+    let refused = sidecars.bundles().refused().iter();
+    for refused in refused.filter(|bundle| !bundle.is_unread) {
         rejected.push(RejectedFile {
             name: sidecars.bundle_name(refused.file),
             reason: refused.reason.clone(),
@@ -184,7 +186,8 @@ async fn keep(
     let make = move |sections: &mut Sections<'_>| -> Result<(bool, usize), KeepError> {
         let mut count = 0;
         for leaf in leaves {
-            if let Ok(Some(bytes)) = kept.bundles().read(leaf) {
+            let section = kept.bundles().read_to_keep(leaf);
+            if let Some(bytes) = section.map_err(KeepError::Unread)? {
                 sections.add::<KeepError>(leaf, &bytes)?;
                 count += 1;
             }
@@ -201,6 +204,11 @@ async fn keep(
         Err(KeepError::Storage(error)) => Err(error),
         // The sections were in a bundle before, so they fit.
         Err(KeepError::Sidecar(_)) => Ok(()),
+        Err(KeepError::Unread(source)) => Err(StorageError::Io {
+            operation: "read the sections of",
+            path: sidecars.bundle_name(file).to_string().into(),
+            source,
+        }),
     }
 }
 
@@ -210,4 +218,6 @@ enum KeepError {
     Storage(#[from] StorageError),
     #[error(transparent)]
     Sidecar(#[from] SidecarError),
+    #[error(transparent)]
+    Unread(std::io::Error),
 }

@@ -46,6 +46,8 @@ pub(crate) enum JobKind {
     Copy,
     /// Finalizes a storage.
     Finalize,
+    /// Makes a file of events.
+    Events,
 }
 
 impl JobKind {
@@ -56,6 +58,7 @@ impl JobKind {
             Self::Import => "import",
             Self::Copy => "copy",
             Self::Finalize => "finalize",
+            Self::Events => "events",
         }
     }
 }
@@ -97,6 +100,14 @@ pub(crate) struct JobDocument {
     /// `status`, `code` and `detail` of the problem, once FAILED.
     #[schema(value_type = Option<Object>)]
     problem: Option<Value>,
+}
+
+impl JobDocument {
+    /// Whether it works on this storage.
+    pub(crate) fn is_of(&self, storage: StorageId) -> bool {
+        let own = self.storage.as_ref().and_then(|own| own.parse().ok());
+        own == Some(storage)
+    }
 }
 
 struct Job {

@@ -3,10 +3,11 @@
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
 use query_language::time::parse_duration;
 use server::{
     Addresses, Config, ConfigErrors, Overrides, create_operator_token, run, start_logging,
@@ -60,6 +61,17 @@ enum Command {
     /// Tokens of a data folder that no server uses; `tracehold token` asks a server that runs.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Print the completions of this command for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write the pages of the manual, one for each command.
+    Manual {
+        /// Folder to write to; it is created if it does not exist.
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -97,6 +109,11 @@ enum ConfigCommand {
 
 fn main() -> ExitCode {
     let flags = Flags::parse();
+    match &flags.command {
+        Some(Command::Completions { shell }) => return print_completions(*shell),
+        Some(Command::Manual { folder }) => return write_manual(folder),
+        _ => {}
+    }
     let overrides = Overrides {
         file: flags.config,
         listen: flags.listen,
@@ -127,19 +144,7 @@ fn main() -> ExitCode {
         };
     }
     if let Some(Command::Token(TokenCommand::Create { name, expires })) = flags.command {
-        return match create_operator_token(config.data_dir(), name, expires) {
-            Ok(token) => match print(&format!("{token}\n")) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => {
-                    let lost = format!(
-                        "standard output: {error}; the token was made and nobody has it: make \
-                         another one, and revoke this one with it"
-                    );
-                    fail(&std::io::Error::other(lost), EXIT_FAILED)
-                }
-            },
-            Err(error) => fail(&error, EXIT_FAILED),
-        };
+        return create_token(&config, name, expires);
     }
     if let Err(error) = start_logging(&config.log) {
         return fail(&error, EXIT_USAGE);
@@ -158,6 +163,49 @@ fn main() -> ExitCode {
     match run(config, greet) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error, EXIT_FAILED),
+    }
+}
+
+/// Creates a token and prints it.
+fn create_token(config: &Config, name: String, expires: Option<i64>) -> ExitCode {
+    match create_operator_token(config.data_dir(), name, expires) {
+        Ok(token) => match print(&format!("{token}\n")) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let lost = format!(
+                    "standard output: {error}; the token was made and nobody has it: make another \
+                     one, and revoke this one with it"
+                );
+                fail(&std::io::Error::other(lost), EXIT_FAILED)
+            }
+        },
+        Err(error) => fail(&error, EXIT_FAILED),
+    }
+}
+
+fn print_completions(shell: Shell) -> ExitCode {
+    // The generator panics when it cannot write, so it writes into memory.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Flags::command(), "traceholdd", &mut script);
+    printed(&String::from_utf8_lossy(&script))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "pages of the manual are not data of the server"
+)]
+fn write_manual(folder: &Path) -> ExitCode {
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Flags::command(), folder));
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let place = folder.display();
+            fail(
+                &std::io::Error::other(format!("{place}: {error}")),
+                EXIT_FAILED,
+            )
+        }
     }
 }
 

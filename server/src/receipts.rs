@@ -180,8 +180,9 @@ impl Receipts {
             left: length,
             receipts: self,
         };
-        if length <= PIECE_BYTES as u64 {
-            // Most responses are sent at once.
+        if length <= (PIECE_BYTES - encoded::ENTRY_JSON_BYTES_MAX) as u64 {
+            // Most responses are sent at once. A piece ends where another receipt may not fit, so
+            // longer ones, even below the size of a piece, may need two.
             return body.next_piece().unwrap_or_default().into();
         }
         Body::new(body)

@@ -196,7 +196,7 @@ pub(crate) async fn enforce(app: Arc<AppState>) {
             () = tokio::time::sleep(Duration::from_secs(config.check_seconds)) => {}
             () = app.draining() => return,
         }
-        let Round { plans, deleted } = delete_planned(&app, &policy, &mut ages).await;
+        let Round { plans, deleted } = delete_planned(&app, &policy, &mut ages, PLAN_LASTS).await;
         tracing::debug!(plans, deleted, "retention has checked the storages");
     }
 }
@@ -215,23 +215,26 @@ async fn delete_planned(
     app: &AppState,
     policy: &Policy,
     ages: &mut Ages<impl Fn() -> (i64, Duration)>,
+    plan_lasts: Duration,
 ) -> Round {
     let mut round = Round::default();
     let mut left_alone = HashSet::new();
     while !app.is_draining() {
         let (now, are_trusted) = ages.now();
         app.ages_trusted.store(are_trusted, Ordering::Relaxed);
-        let made = Instant::now();
         let mut planned = plan(app, &policy.with_ages(are_trusted), now)
             .await
             .deletions;
+        let made = Instant::now();
         planned.retain(|deletion| !left_alone.contains(&deletion.storage.id));
         round.plans += 1;
         if planned.is_empty() {
             break;
         }
-        for deletion in planned {
-            let is_current = made.elapsed() < PLAN_LASTS && ages.now().1 == are_trusted;
+        for (number, deletion) in planned.into_iter().enumerate() {
+            // The first one is deleted however slow the server is, or there would be no end.
+            let is_recent = number == 0 || made.elapsed() < plan_lasts;
+            let is_current = is_recent && ages.now().1 == are_trusted;
             if !is_current || app.is_draining() || !is_unchanged(app, &deletion.storage).await {
                 break;
             }
@@ -264,6 +267,7 @@ async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) -> bool 
     match app.engine.storages().delete(id).await {
         Ok(()) => {
             app.open_files.close(id);
+            app.event_files.close(id);
             app.unreadable.forget(id);
             app.metrics.retention.deleted(bytes);
             tracing::info!(

@@ -102,6 +102,7 @@ fn stored_leaf(
             first_number: leaf.first_number,
             length: leaf.length,
             checksum: found.is_finalized().then_some(leaf.checksum),
+            cuts: found.cuts,
             runs: leaf.runs.clone(),
         },
         data: Arc::new(data),

@@ -7,7 +7,7 @@
 //! [`Recognized::hint`] completes the message where the caller refuses the file.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::Read;
 
 use storage_format::Kind;
 
@@ -31,8 +31,6 @@ const UNDECIDED: &str =
 /// Bytes that are decompressed to recognize what a container contains; where they do not decide,
 /// [`LONG_PREFIX_BYTES`].
 const TEXT_BYTES: u64 = 64 << 10;
-/// Limit on the memory that the header of a zstd frame can claim: a window of 8 MiB.
-const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 const CTF_PACKET_MAGIC: u32 = 0xc1fc_1fc1;
 const CTF_INDEX_MAGIC: [u8; 4] = 0xc1f1_dcc1_u32.to_be_bytes();
@@ -129,19 +127,12 @@ pub fn recognize(prefix: &[u8], is_whole: bool) -> Recognized {
     };
     let content = match container {
         Container::Plain => content(prefix, is_whole),
-        Container::Gzip => decompressed(&mut flate2::read::MultiGzDecoder::new(prefix)),
-        Container::Zstd => match zstd_reader(prefix) {
+        Container::Gzip | Container::Zstd => match container.text_of(prefix) {
             Ok(mut reader) => decompressed(&mut reader),
             Err(_) => Content::Unknown("it cannot be decompressed"),
         },
     };
     Recognized { container, content }
-}
-
-fn zstd_reader(prefix: &[u8]) -> io::Result<impl Read> {
-    let mut reader = zstd::Decoder::with_buffer(prefix)?;
-    reader.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-    Ok(reader)
 }
 
 /// What uncompressed bytes are.
@@ -219,7 +210,7 @@ impl Recognized {
     /// The kind of the packets that the file is cut into, if it contains events.
     pub fn kind(&self) -> Option<Kind> {
         match (self.container, self.content) {
-            (Container::Plain | Container::Gzip, Content::DftLines) => Some(Kind::Dft),
+            (_, Content::DftLines) => Some(Kind::Dft),
             (_, Content::ChromeTrace) => Some(Kind::Chrome),
             (_, Content::Otlp(_)) => Some(Kind::Otlp),
             (Container::Gzip | Container::Zstd, _) => None,

@@ -1,19 +1,20 @@
 //! `leaf.facts`: the leaf that an index belongs to, so that it is not used for another.
 //!
 //! ```text
-//! version u8 (2) | storage 16 bytes | leaf u64 | unit of times u8 (0 ns, 1 µs, 2 ms, 3 s)
+//! version u8 (3) | storage 16 bytes | leaf u64 | unit of times u8 (0 ns, 1 µs, 2 ms, 3 s)
 //! | CRC32C of the trace metadata u32 | metadata records u64 | unreadable records u64
 //! | flags u8 (1: bytes were damaged; 2: the unit of times may be lost)
+//! | cuts u32
 //! ```
 //!
-//! Version 1 has no flags.
+//! Version 1 has no flags, and versions 1 and 2 have no cuts.
 
 use storage_format::{LeafId, StorageId};
 
 use super::fields::FieldReader;
 use super::{AttachmentError, StoredUnit};
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 const DAMAGED: u8 = 1;
 const UNIT_LOST: u8 = 2;
@@ -38,6 +39,9 @@ pub struct LeafFacts {
     pub is_damaged: bool,
     /// Whether no packet declares the unit, but one that cannot be read may have.
     pub is_unit_lost: bool,
+    /// Identifies the repairs that had cut the log of the storage; 0 if none had. A leaf has other
+    /// bytes at the same offsets behind a cut.
+    pub cuts: u32,
 }
 
 impl LeafFacts {
@@ -55,6 +59,7 @@ impl LeafFacts {
         out.extend_from_slice(&self.broken.to_le_bytes());
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         out.push(flag(self.is_damaged, DAMAGED) | flag(self.is_unit_lost, UNIT_LOST));
+        out.extend_from_slice(&self.cuts.to_le_bytes());
         out
     }
 
@@ -74,6 +79,7 @@ impl LeafFacts {
         if flags & !(DAMAGED | UNIT_LOST) != 0 {
             return Err(reader.damaged("unknown flags"));
         }
+        let cuts = if version < 3 { 0 } else { reader.u32()? };
         reader.end()?;
         Ok(LeafFacts {
             storage,
@@ -84,6 +90,7 @@ impl LeafFacts {
             broken,
             is_damaged: flags & DAMAGED != 0,
             is_unit_lost: flags & UNIT_LOST != 0,
+            cuts,
         })
     }
 }

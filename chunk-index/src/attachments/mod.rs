@@ -13,7 +13,7 @@
 //! | `packets.places` | indexes of files of packets | [`PacketRanges`] | 1 |
 //! | `chrome.unpaired` | indexes of Chrome traces, and of leaves with their packets | [`ChromeUnpaired`] | 1 |
 //! | `file.stamp` | indexes of files | [`FileStamp`] | 1 |
-//! | `leaf.facts` | indexes of leaves | [`LeafFacts`] | 1 |
+//! | `leaf.facts` | indexes of leaves | [`LeafFacts`] | 3 |
 //!
 //! Encoding and decoding are pure functions. Integers are little-endian. Columns are stored one
 //! after another because equal kinds of values compress better together. All attachments are

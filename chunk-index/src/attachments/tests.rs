@@ -18,6 +18,7 @@ fn leaf_facts() -> LeafFacts {
         broken: u64::MAX,
         is_damaged: true,
         is_unit_lost: false,
+        cuts: 0x0102_0304,
     }
 }
 
@@ -134,7 +135,7 @@ fn golden_bytes_are_written_and_read() {
         DftDamage::decode,
     );
     let (leaf, dft, file) = (leaf_facts(), dft_facts(), packet_file_facts());
-    check("v2/leaf.facts", &leaf.encode(), &leaf, LeafFacts::decode);
+    check("v3/leaf.facts", &leaf.encode(), &leaf, LeafFacts::decode);
     let stamp = FileStamp {
         inode: 7,
         changed: -2,
@@ -179,18 +180,22 @@ fn golden_bytes_are_written_and_read() {
 }
 
 #[test]
-fn facts_of_leaves_of_version_1_are_read() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/v1/leaf.facts");
-    let expected = LeafFacts {
-        is_damaged: false,
-        ..leaf_facts()
-    };
-    let bytes = std::fs::read(path).unwrap();
-    assert_eq!(LeafFacts::decode(&bytes), Ok(expected));
-    let longer = [&bytes[..], &[0]].concat();
-    assert!(LeafFacts::decode(&longer).is_err());
-    let mut unknown = expected.encode();
-    *unknown.last_mut().unwrap() = 4;
+fn facts_of_leaves_of_earlier_versions_are_read() {
+    for (version, is_damaged) in [("v1", false), ("v2", true)] {
+        let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
+        let bytes = std::fs::read(format!("{golden}/{version}/leaf.facts")).unwrap();
+        let expected = LeafFacts {
+            is_damaged,
+            cuts: 0,
+            ..leaf_facts()
+        };
+        assert_eq!(LeafFacts::decode(&bytes), Ok(expected), "{version}");
+        let longer = [&bytes[..], &[0]].concat();
+        assert!(LeafFacts::decode(&longer).is_err(), "{version}");
+    }
+    let mut unknown = leaf_facts().encode();
+    let flags = unknown.len() - 5;
+    unknown[flags] = 4;
     assert!(LeafFacts::decode(&unknown).is_err());
 }
 

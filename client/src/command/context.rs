@@ -65,6 +65,8 @@ pub struct Global {
 pub struct Context {
     global: Global,
     out: RefCell<BufWriter<Output>>,
+    /// The file that replaces the standard output.
+    redirected: RefCell<Option<PathBuf>>,
 }
 
 /// Where the output goes.
@@ -113,6 +115,7 @@ impl Context {
                 1 << 16,
                 Output::Stdout(io::stdout()),
             )),
+            redirected: RefCell::default(),
         }
     }
 
@@ -147,7 +150,7 @@ impl Context {
             ca: self.global.ca_file.clone(),
             ..TlsFiles::default()
         };
-        Client::with_tls(server, None, retry, &files)
+        Ok(Client::with_tls(server, None, retry, &files)?.with_waits(say))
     }
 
     /// Says that [`Self::client_of_folder`] withholds what could be presented to this server.
@@ -178,7 +181,7 @@ impl Context {
             certificate: self.global.client_certificate.clone(),
             key: self.global.client_key.clone(),
         };
-        Ok(Client::with_tls(server, token, retry, &files)?)
+        Ok(Client::with_tls(server, token, retry, &files)?.with_waits(say))
     }
 
     /// The token, or the one in the token file.
@@ -204,7 +207,8 @@ impl Context {
     }
 
     /// Sends the output to a file from now on.
-    pub(super) fn redirect(&self, file: File) {
+    pub(super) fn redirect(&self, path: PathBuf, file: File) {
+        *self.redirected.borrow_mut() = Some(path);
         *self.out.borrow_mut() = BufWriter::with_capacity(1 << 16, Output::File(file));
     }
 
@@ -293,8 +297,7 @@ impl Context {
 
     /// Prints a note on the standard error.
     pub fn note(&self, text: impl AsRef<str>) {
-        // A closed standard error leaves no way to report anything.
-        let _ = writeln!(io::stderr(), "{}", text.as_ref());
+        say(text.as_ref());
     }
 
     /// Whether a progress bar would be visible.
@@ -304,6 +307,17 @@ impl Context {
 
     pub(super) fn flush(&self) -> Result<(), CommandError> {
         Ok(self.out().flush()?)
+    }
+
+    /// An error of the output, of the file if one replaces the standard output.
+    pub(super) fn with_output(&self, error: CommandError) -> CommandError {
+        let is_pipe = error.is_closed_pipe();
+        match (error, &*self.redirected.borrow()) {
+            (CommandError::Output(source), Some(path)) if !is_pipe => {
+                CommandError::io(path.display(), source)
+            }
+            (error, _) => error,
+        }
     }
 
     /// Prints an error on the standard error, except that the reader of a pipe went away.
@@ -321,6 +335,11 @@ impl Context {
         };
         self.note(format!("{style}tracehold:{style:#} {error}"));
     }
+}
+
+fn say(text: &str) {
+    // A closed standard error leaves no way to report anything.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// A number of things, by their noun in the singular.

@@ -10,7 +10,7 @@ use crate::inspect::{InspectError, inspect};
 /// The file is recognized by its content and verified. The exit code is 1 if it is damaged.
 #[derive(Debug, Args)]
 pub(super) struct Inspect {
-    /// A .storage, .agent, .index, .itdata, .local, .idx, .cidx, .pidx or .cached file
+    /// A .storage, .agent, .index, .itdata, .local, .seal, .idx, .cidx, .pidx or .cached file
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

@@ -8,15 +8,21 @@
 
 mod agent;
 mod analyze;
+mod buffer;
 mod context;
+mod copied_events;
 mod decode;
+mod demo;
 mod duration;
 mod error;
 mod export;
 mod index;
 mod inspect;
 mod io_trace;
+mod labels;
+mod manual;
 mod mount;
+mod open;
 mod output_file;
 mod output_path;
 mod packet_file;
@@ -24,8 +30,10 @@ mod progress;
 mod push;
 mod query;
 mod record;
+mod seal;
 mod storage;
 mod token;
+mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -56,19 +64,27 @@ macro_rules! subcommands {
 subcommands! {
     Agent(agent::Agent),
     Analyze(analyze::Analyze),
+    Buffer(buffer::Buffer),
+    Completions(manual::Completions),
     Decode(decode::Decode),
+    Demo(demo::Demo),
     Download(mount::Download),
     Export(export::Export),
     Fields(query::Fields),
     Index(index::Index),
     Inspect(inspect::Inspect),
     IoTrace(io_trace::IoTrace),
+    Labels(labels::Labels),
+    Manual(manual::Manual),
     Mount(mount::Mount),
+    Open(open::Open),
     Push(push::Push),
     Query(query::Query),
     Record(record::Record),
+    Seal(seal::Seal),
     Storage(storage::Storage),
     Token(token::Token),
+    Verify(verify::Verify),
 }
 
 const EXIT_CODES: &str = "Exit codes:
@@ -107,6 +123,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),
         Err(error) => {
+            let error = context.with_output(error);
             context.report(&error);
             error.exit().into()
         }

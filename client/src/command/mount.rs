@@ -31,8 +31,8 @@ pub(super) struct Download {
 
 #[derive(Debug, Args)]
 struct TransferArgs {
-    /// URL of the storage: http://HOST:PORT/storage/ID
-    #[arg(value_name = "STORAGE-URL")]
+    /// Storage, by ID or name, or by its URL: http://HOST:PORT/storage/ID
+    #[arg(value_name = "ID|NAME|URL")]
     storage: String,
     /// Output directory; created if it does not exist
     #[arg(value_name = "DIR")]
@@ -58,8 +58,21 @@ impl Download {
 }
 
 impl TransferArgs {
+    /// The storage: at its URL, or on the `--server`.
+    fn source(&self, context: &Context) -> Result<StorageUrl, CommandError> {
+        if self.storage.contains("://") {
+            return Ok(self.storage.parse()?);
+        }
+        let client = context.persistent_client()?;
+        context.block_on(async {
+            let id = client.find_storage(&self.storage).await?.id;
+            let server = client.server().clone();
+            Ok(StorageUrl { server, id })
+        })
+    }
+
     fn run(self, context: &Context, extent: Extent) -> Result<Exit, CommandError> {
-        let storage: StorageUrl = self.storage.parse()?;
+        let storage = self.source(context)?;
         let client = context.client_of(storage.server.clone(), Retry::persistent())?;
         let client = client.with_reader(self.reader);
         let progress = Progress::new(context, 0);

@@ -44,7 +44,7 @@ impl OutputFile {
                 Some(unfinished),
             )
         };
-        context.redirect(file);
+        context.redirect(path.clone(), file);
         Ok(OutputFile { path, unfinished })
     }
 

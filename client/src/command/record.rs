@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{CommandError, Context, Exit};
 use crate::ClientError;
-use crate::http::{NewRecording, NewTrigger, Recording};
+use crate::http::{Client, NewRecording, NewTrigger, Recording};
 
 /// Start, stop and list recordings of incoming packets
 #[derive(Debug, Args)]
@@ -22,9 +22,9 @@ enum Action {
     Start(Start),
     /// Stop recordings; returns when everything they accepted is on disk
     Stop {
-        /// Recordings to stop
-        #[arg(required = true, value_name = "ID")]
-        recordings: Vec<Uuid>,
+        /// Recordings to stop, by ID, or by the ID or name of the storage that they write
+        #[arg(required = true, value_name = "ID|STORAGE")]
+        recordings: Vec<String>,
     },
     /// List all recordings, including those that have ended
     List,
@@ -75,8 +75,10 @@ impl Record {
                     print_recording(context, &client.start_recording(&new).await?)?;
                 }
                 Action::Stop { recordings } => {
-                    for id in recordings {
-                        print_recording(context, &client.stop_recording(id).await?)?;
+                    for text in recordings {
+                        for id in find_recordings(&client, &text).await? {
+                            print_recording(context, &client.stop_recording(id).await?)?;
+                        }
                     }
                 }
                 Action::List => print_list(context, &client.recordings().await?)?,
@@ -84,6 +86,28 @@ impl Record {
             Ok(Exit::Done)
         })
     }
+}
+
+/// The recording with this id, or those that write the storage with this id or name.
+async fn find_recordings(client: &Client, text: &str) -> Result<Vec<Uuid>, CommandError> {
+    let recordings = client.recordings().await?;
+    let ids = |is_meant: &dyn Fn(&Recording) -> bool| -> Vec<Uuid> {
+        let meant = recordings.iter().filter(|recording| is_meant(recording));
+        meant.map(|recording| recording.id).collect()
+    };
+    let id: Option<Uuid> = text.parse().ok();
+    let found = ids(&|recording| Some(recording.id) == id);
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let storage = client.find_storage(text).await?.id;
+    let found = ids(&|recording| recording.storage == storage && recording.state != "OFF");
+    if found.is_empty() {
+        return Err(CommandError::usage(format!(
+            "no recording writes the storage {text:?}; `tracehold record list` lists them"
+        )));
+    }
+    Ok(found)
 }
 
 impl Start {

@@ -1,30 +1,24 @@
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
 use bytes::Bytes;
 use trace_kinds::Container;
-use trace_kinds::chrome::{Found, PacketReader, ReadError, Scanner, cut_note, text_of};
+use trace_kinds::chrome::{Found, PacketReader, ReadError, Scanner, cut_note};
 
 use super::pieces::{Boundaries, PieceCutter};
+use super::text::FileText;
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
 
 /// Cuts a Chrome trace between events. The packets of a gzip file are [pieces](PieceCutter) of it,
 /// those of a zstd file are its text.
-pub struct ChromeCutter {
-    path: PathBuf,
-    source: Source,
-}
+pub struct ChromeCutter(Source);
 
 enum Source {
     Text {
+        file: FileText,
         reader: Box<PacketReader<Box<dyn Read + Send>>>,
-        /// Bytes of the file that were read, for a compressed trace.
-        read: Option<Arc<AtomicU64>>,
         lines: LineCounter,
     },
     Gzip(PieceCutter),
@@ -106,99 +100,62 @@ fn lenient_note(offset: u64, what: &str, count: u64) -> String {
 impl ChromeCutter {
     /// Opens a trace, to cut it from its beginning.
     pub fn open(path: &Path, container: Container, target: usize) -> Result<Self, ClientError> {
-        let failed = |error| ClientError::file(path, error);
-        let source = if container == Container::Gzip {
+        if container == Container::Gzip {
             let boundaries = (Events::default(), false);
-            Source::Gzip(PieceCutter::open(path, 0, target, boundaries)?)
-        } else {
-            let read = Arc::new(AtomicU64::new(0));
-            let counted = Counted::new(File::open(path).map_err(failed)?, &read);
-            let text = text_of(container, counted).map_err(failed)?;
-            Source::Text {
-                reader: Box::new(PacketReader::new(text, target)),
-                read: (container != Container::Plain).then_some(read),
-                lines: LineCounter::default(),
-            }
-        };
-        Ok(Self {
-            path: path.to_owned(),
-            source,
-        })
-    }
-
-    fn damaged(path: &Path, what: &str) -> ClientError {
-        ClientError::damaged(
-            path.display().to_string(),
-            format!("{what}; push it with --kind raw to store it as it is"),
-        )
-    }
-}
-
-/// A file that counts the bytes read.
-pub(super) struct Counted {
-    file: File,
-    read: Arc<AtomicU64>,
-}
-
-impl Counted {
-    pub(super) fn new(file: File, read: &Arc<AtomicU64>) -> Self {
-        Self {
-            file,
-            read: Arc::clone(read),
+            let pieces = PieceCutter::open(path, 0, target, boundaries)?;
+            return Ok(Self(Source::Gzip(pieces)));
         }
-    }
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.read.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
+        let (file, text) = FileText::open(path, container)?;
+        Ok(Self(Source::Text {
+            file,
+            reader: Box::new(PacketReader::new(text, target)),
+            lines: LineCounter::default(),
+        }))
     }
 }
 
 impl Cutter for ChromeCutter {
     fn next(&mut self, _: End) -> Result<Option<Cut>, ClientError> {
-        let (reader, read, lines) = match &mut self.source {
+        let (file, reader, lines) = match &mut self.0 {
             Source::Text {
+                file,
                 reader,
-                read,
                 lines,
-            } => (reader, read, lines),
+            } => (file, reader, lines),
             Source::Gzip(pieces) => return pieces.next(),
         };
         let packet = match reader.next_packet() {
             Ok(packet) => packet,
-            Err(ReadError::Io(error)) if read.is_none() => {
-                return Err(ClientError::file(&self.path, error));
-            }
-            Err(error) => return Err(Self::damaged(&self.path, &error.to_string())),
+            Err(ReadError::Io(error)) => return Err(file.failed(error)),
+            Err(error) => return Err(file.damaged(&error.to_string())),
         };
         let Some(packet) = packet else {
             return match reader.damage() {
-                Some(damage) => Err(Self::damaged(&self.path, &damage.to_string())),
+                Some(damage) => Err(file.damaged(&damage.to_string())),
                 None => Ok(None),
             };
         };
         let end = packet.offset + packet.bytes.len() as u64;
-        let read = read.as_ref().map(|read| read.load(Ordering::Relaxed));
         Ok(Some(Cut {
-            position: read.unwrap_or(end),
+            position: file.position(end),
             text: Some(lines.length(&packet.bytes)),
             bytes: Bytes::from(packet.bytes),
         }))
     }
 
     fn remark(&self) -> Option<String> {
-        let reader = match &self.source {
-            Source::Text { reader, .. } => reader,
+        let (file, reader) = match &self.0 {
+            Source::Text { file, reader, .. } => (file, reader),
             Source::Gzip(pieces) => return pieces.remark(),
         };
+        if let Some(torn) = file.remark() {
+            return Some(torn);
+        }
         let leniences = reader.leniences();
         let lenient = leniences
             .first
             .map(|(offset, what)| lenient_note(offset, what, leniences.count));
         let remark = reader.cut_end().or(lenient)?;
-        Some(format!("{}: {remark}", self.path.display()))
+        Some(format!("{}: {remark}", file.path().display()))
     }
 }

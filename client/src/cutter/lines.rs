@@ -1,10 +1,11 @@
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::io::Read;
+use std::path::Path;
 
 use bytes::Bytes;
 use memchr::{memchr, memrchr};
+use trace_kinds::Container;
 
+use super::text::FileText;
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
 
@@ -12,10 +13,9 @@ use crate::ClientError;
 pub(super) const LINE_BYTES_MAX: usize = 64 << 20;
 
 /// Cuts text after the last line end within the target size. A longer line is one packet.
-#[derive(Debug)]
 pub struct LineCutter {
-    path: PathBuf,
-    file: File,
+    file: FileText,
+    reader: Box<dyn Read + Send>,
     /// Text that was read and is not cut yet; begins at `offset`.
     text: Vec<u8>,
     offset: u64,
@@ -25,25 +25,37 @@ pub struct LineCutter {
 impl LineCutter {
     /// Opens a file, to cut it from `offset`, which must be the beginning of a line.
     pub fn open(path: &Path, offset: u64, target: usize) -> Result<Self, ClientError> {
-        let opened = File::open(path).and_then(|mut file| {
-            file.seek(SeekFrom::Start(offset))?;
-            Ok(file)
-        });
-        Ok(Self {
-            path: path.to_owned(),
-            file: opened.map_err(|error| ClientError::file(path, error))?,
+        let file = FileText::open_at(path, offset)?;
+        Ok(Self::new(file, offset, target))
+    }
+
+    /// Opens a compressed file, to cut its text from the beginning.
+    pub fn compressed(
+        path: &Path,
+        container: Container,
+        target: usize,
+    ) -> Result<Self, ClientError> {
+        let file = FileText::open(path, container)?;
+        Ok(Self::new(file, 0, target))
+    }
+
+    fn new((file, reader): (FileText, Box<dyn Read + Send>), offset: u64, target: usize) -> Self {
+        Self {
+            file,
+            reader,
             text: Vec::with_capacity(target),
             offset,
             target,
-        })
+        }
     }
 
     /// Reads until there are `length` bytes of text. Returns false if the file ends before.
     fn fill(&mut self, length: usize) -> Result<bool, ClientError> {
         let missing = length.saturating_sub(self.text.len());
-        let mut file = (&mut self.file).take(missing as u64);
-        file.read_to_end(&mut self.text)
-            .map_err(|error| ClientError::file(&self.path, error))?;
+        let mut reader = (&mut self.reader).take(missing as u64);
+        reader
+            .read_to_end(&mut self.text)
+            .map_err(|error| self.file.failed(error))?;
         Ok(self.text.len() >= length)
     }
 }
@@ -66,7 +78,7 @@ impl Cutter for LineCutter {
                 }
             }
             if length >= LINE_BYTES_MAX {
-                return Err(too_long(&self.path, self.offset));
+                return Err(too_long(self.file.path(), self.offset));
             }
             length += self.target;
         };
@@ -78,8 +90,12 @@ impl Cutter for LineCutter {
         Ok(Some(Cut {
             text: Some(TextLength::of(&bytes)),
             bytes: Bytes::from(bytes),
-            position: self.offset,
+            position: self.file.position(self.offset),
         }))
+    }
+
+    fn remark(&self) -> Option<String> {
+        self.file.remark()
     }
 }
 

@@ -6,7 +6,7 @@
 //! | file | packets |
 //! | --- | --- |
 //! | any file, kind `raw` | [`RawCutter`]: pieces of the target size |
-//! | DFTracer text | [`LineCutter`]: up to the last line end within the target size |
+//! | DFTracer text, also in zstd | [`LineCutter`]: up to the last line end within the target size |
 //! | DFTracer text in gzip | [`GzipCutter`]: unchanged members, and pieces of large ones |
 //! | RocksDB I/O and block cache traces | [`RocksdbCutter`]: complete records after a header |
 //! | Chrome traces | [`ChromeCutter`]: events, pieces of gzip members, or the text of zstd |
@@ -21,6 +21,7 @@ mod otlp;
 mod pieces;
 mod raw;
 mod rocksdb;
+mod text;
 
 use bytes::Bytes;
 

@@ -1,16 +1,13 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
 
 use bytes::Bytes;
 use trace_kinds::Container;
-use trace_kinds::chrome::text_of;
 use trace_kinds::otlp::file::{FileForm, Packet, PacketReader, ReadError};
 
-use super::chrome::Counted;
+use super::text::FileText;
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
 
@@ -19,13 +16,11 @@ const BLANK_BYTES_MAX: u64 = 64 << 10;
 
 /// Cuts a file of OpenTelemetry spans into requests. Those of a compressed file are its text.
 pub struct OtlpCutter {
-    path: PathBuf,
+    file: FileText,
     form: FileForm,
     reader: PacketReader<Box<dyn Read + Send>>,
     /// The file, if it is not compressed.
     plain: Option<File>,
-    /// Bytes of the file that were read.
-    read: Arc<AtomicU64>,
     /// The next request; what separates it from the one after it is not known yet.
     next: Option<Packet>,
     /// End of the last packet, in the file or its text.
@@ -36,17 +31,18 @@ pub struct OtlpCutter {
 impl OtlpCutter {
     /// Opens a file, to cut it from its beginning.
     pub fn open(path: &Path, form: FileForm, container: Container) -> Result<Self, ClientError> {
-        let failed = |error| ClientError::file(path, error);
-        let read = Arc::new(AtomicU64::new(0));
-        let file = File::open(path).map_err(failed)?;
-        let again = file.try_clone().map_err(failed)?;
-        let text = text_of(container, Counted::new(file, &read)).map_err(failed)?;
+        let (file, text) = FileText::open(path, container)?;
+        let plain = if file.is_plain() {
+            let opened = File::open(path);
+            Some(opened.map_err(|error| ClientError::file(path, error))?)
+        } else {
+            None
+        };
         Ok(Self {
-            path: path.to_owned(),
+            file,
             form,
             reader: PacketReader::new(text, form),
-            plain: (container == Container::Plain).then_some(again),
-            read,
+            plain,
             next: None,
             end: 0,
             torn: None,
@@ -57,17 +53,12 @@ impl OtlpCutter {
     fn request(&mut self) -> Result<Option<Packet>, ClientError> {
         match self.reader.next_packet() {
             Ok(packet) => Ok(packet),
-            Err(ReadError::Io(error)) if self.plain.is_some() => {
-                Err(ClientError::file(&self.path, error))
-            }
+            Err(ReadError::Io(error)) => Err(self.file.failed(error)),
             Err(error @ ReadError::Cut { .. }) => {
                 self.torn = Some(error.to_string());
                 Ok(None)
             }
-            Err(error) => Err(ClientError::damaged(
-                self.path.display().to_string(),
-                format!("{error}; push it with --kind raw to store it as it is"),
-            )),
+            Err(error) => Err(self.file.damaged(&error.to_string())),
         }
     }
 
@@ -82,7 +73,7 @@ impl OtlpCutter {
         }
         let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
         let read = file.read_exact_at(&mut bytes, from);
-        read.map_err(|error| ClientError::file(&self.path, error))?;
+        read.map_err(|error| ClientError::file(self.file.path(), error))?;
         bytes.retain(u8::is_ascii_whitespace);
         Ok(bytes)
     }
@@ -94,7 +85,8 @@ impl OtlpCutter {
             (Some(follows), _) => follows,
             (None, Some(file)) if self.torn.is_none() => {
                 let metadata = file.metadata();
-                let metadata = metadata.map_err(|error| ClientError::file(&self.path, error))?;
+                let metadata =
+                    metadata.map_err(|error| ClientError::file(self.file.path(), error))?;
                 metadata.len()
             }
             (None, _) => end,
@@ -109,11 +101,7 @@ impl OtlpCutter {
         let is_plain = self.plain.is_some();
         Ok(Cut {
             bytes: Bytes::from(bytes),
-            position: if is_plain {
-                position
-            } else {
-                self.read.load(Ordering::Relaxed)
-            },
+            position: self.file.position(position),
             text: (!is_plain).then_some(text),
         })
     }
@@ -137,7 +125,8 @@ impl Cutter for OtlpCutter {
     }
 
     fn remark(&self) -> Option<String> {
-        let torn = self.torn.as_ref()?;
-        Some(format!("{}: {torn}", self.path.display()))
+        let torn = self.torn.as_ref();
+        let torn = torn.map(|torn| format!("{}: {torn}", self.file.path().display()));
+        torn.or_else(|| self.file.remark())
     }
 }

@@ -14,6 +14,7 @@ use super::problem::Problem;
 use super::retry::{Retry, RetryReason, is_temporary, retry_after};
 use super::server_url::ServerUrl;
 use super::tls::{self, TlsFiles};
+use super::waits::Waits;
 use crate::ClientError;
 use crate::clock;
 
@@ -34,6 +35,7 @@ pub struct Client {
     /// Name of the reader, for the label `explored_by`.
     reader: Option<String>,
     retry: Retry,
+    waits: Waits,
     http: reqwest::Client,
 }
 
@@ -69,6 +71,15 @@ pub(crate) struct RetryBudget {
     retry: Retry,
     attempt: u32,
     waited: Duration,
+    waits: Waits,
+}
+
+impl Drop for RetryBudget {
+    fn drop(&mut self) {
+        if !self.waited.is_zero() {
+            self.waits.over();
+        }
+    }
 }
 
 impl RetryBudget {
@@ -89,8 +100,9 @@ impl RetryBudget {
         let Some(delay) = delay else {
             return Err(failed.error);
         };
-        tokio::time::sleep(delay).await;
         self.waited += delay;
+        self.waits.waiting(&failed.error, self.waited);
+        tokio::time::sleep(delay).await;
         self.attempt += 1;
         Ok(())
     }
@@ -161,6 +173,7 @@ impl Client {
             token,
             reader: None,
             retry,
+            waits: Waits::default(),
             http,
         })
     }
@@ -169,6 +182,13 @@ impl Client {
     #[must_use]
     pub fn with_reader(mut self, reader: Option<String>) -> Self {
         self.reader = reader;
+        self
+    }
+
+    /// The same client, which passes on what its requests wait for, if they wait for a second.
+    #[must_use]
+    pub fn with_waits(mut self, say: fn(&str)) -> Self {
+        self.waits = Waits::new(say);
         self
     }
 
@@ -194,6 +214,7 @@ impl Client {
             retry: self.retry,
             attempt: 0,
             waited: Duration::ZERO,
+            waits: self.waits.clone(),
         }
     }
 

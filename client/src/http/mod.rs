@@ -24,6 +24,7 @@ mod shares;
 mod storages;
 mod tls;
 mod tokens;
+mod waits;
 
 pub use agents::{Agent, AgentSpec, Stream, StreamSpec};
 pub use archives::ArchiveProgress;
@@ -32,7 +33,7 @@ pub use call::Client;
 pub use files::{FileBytes, FileInfo, FileList};
 pub use io_trace::{IoTraceStart, IoTraceStatus};
 pub use jobs::Job;
-pub use labels::Label;
+pub use labels::{Label, LabelType, LabelTypeValue};
 pub use packets::{
     GrownFrom, NextSequence, PacketInfo, PacketOrigin, PacketProvenance, ProvenanceReport,
     PushTarget, Receipt,

@@ -58,7 +58,7 @@ pub struct QuerySpec {
     /// Rows or groups that are omitted at the beginning.
     #[serde(skip_serializing_if = "is_zero")]
     pub offset: u64,
-    /// `ndjson`, `csv`, `text`, `arrow`, `parquet` or `perfetto`.
+    /// `ndjson`, `csv`, `text`, `arrow`, `parquet`, `perfetto` or `chrome`.
     pub format: &'static str,
     /// Append a line that says what was ruled out and what was read.
     pub explain: bool,

@@ -70,6 +70,24 @@ pub struct Recording {
 }
 
 impl Client {
+    /// How much the buffer contains, and how much it has evicted.
+    ///
+    /// # Errors
+    /// If the server is unreachable.
+    pub async fn buffer(&self) -> Result<Map<String, Value>, ClientError> {
+        self.json(Call::new(Method::GET, self.server().api(&["buffer"])))
+            .await
+    }
+
+    /// Copies packets from the buffer into a storage. What the answer counts is durable.
+    ///
+    /// # Errors
+    /// If the server refuses it or is unreachable.
+    pub async fn copy_buffer(&self, request: &Value) -> Result<Value, ClientError> {
+        let url = self.server().api(&["buffer", "copy"]);
+        self.json(Call::new(Method::POST, url).json(request)).await
+    }
+
     /// Starts a recording.
     ///
     /// # Errors

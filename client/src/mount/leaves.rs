@@ -201,6 +201,7 @@ fn add(
             first_number: entry.numbers.first,
             length: 0,
             checksum: None,
+            cuts: 0,
             runs: Vec::new(),
         };
         (leaf, PartTimes::default())

@@ -29,6 +29,8 @@ pub enum CutMethod {
     Lines,
     /// Gzip members of lines.
     Gzip,
+    /// The lines of a file compressed with zstd.
+    ZstdLines,
     /// Records of a RocksDB trace.
     Rocksdb,
     /// Packets of a CTF data stream file.
@@ -95,6 +97,7 @@ impl CutMethod {
             Self::Ctf => 4,
             Self::Chrome(_) => 5,
             Self::Otlp(..) => 6,
+            Self::ZstdLines => 7,
         }
     }
 
@@ -125,6 +128,9 @@ impl SourceFile {
             CutMethod::Raw => Box::new(RawCutter::open(path, offset, packet_bytes)?),
             CutMethod::Lines => Box::new(LineCutter::open(path, offset, packet_bytes)?),
             CutMethod::Gzip => Box::new(GzipCutter::open(path, packet_bytes)?),
+            CutMethod::ZstdLines => {
+                Box::new(LineCutter::compressed(path, Container::Zstd, packet_bytes)?)
+            }
             CutMethod::Rocksdb => Box::new(RocksdbCutter::open(path, offset, packet_bytes)?),
             CutMethod::Ctf => Box::new(CtfCutter::open(path)?),
             CutMethod::Chrome(container) => {
@@ -371,8 +377,11 @@ fn kind_of(path: &Path, given: Option<Kind>) -> Result<(Kind, CutMethod), Client
     };
     let kind = given.unwrap_or(recognized);
     let method = match kind {
-        Kind::Dft if found.container == Container::Gzip => CutMethod::Gzip,
-        Kind::Dft => CutMethod::Lines,
+        Kind::Dft => match found.container {
+            Container::Plain => CutMethod::Lines,
+            Container::Gzip => CutMethod::Gzip,
+            Container::Zstd => CutMethod::ZstdLines,
+        },
         Kind::RocksdbIo | Kind::RocksdbBlockCache if recognized == kind => CutMethod::Rocksdb,
         Kind::Chrome if recognized == kind => CutMethod::Chrome(found.container),
         Kind::Otlp if let Content::Otlp(form) = found.content => {

@@ -121,3 +121,56 @@ fn a_damaged_section_is_not_read_and_the_others_are() {
         Some(&b"two"[..])
     );
 }
+
+/// Bytes of which some cannot be read for now.
+struct Failing(Memory, ErrorKind, Range<u64>);
+
+impl Fetch for Failing {
+    fn place(&self) -> String {
+        self.0.place()
+    }
+
+    fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
+        let Self(memory, kind, failing) = self;
+        if ranges
+            .iter()
+            .any(|range| range.start < failing.end && failing.start < range.end)
+        {
+            return Err((*kind).into());
+        }
+        memory.fetch(ranges)
+    }
+}
+
+#[test]
+fn what_cannot_be_read_now_is_not_given_up() {
+    // The directory is read without the first section.
+    let long = "ten".repeat(1 << 20);
+    let bytes = bytes_of(STORAGE, 0, &[(10, &long), (30, "thirty")]);
+    let storage = StorageId::from_bytes(STORAGE);
+    let length = bytes.len() as u64;
+    let open = |kind, failing: Range<u64>| {
+        let file = BundleFile {
+            file: DataFileId(0),
+            length,
+            fetch: Arc::new(Failing(Memory(bytes.clone()), kind, failing)),
+        };
+        Bundles::open(BundleContent::Indexes, storage, [file])
+    };
+    for (kind, may_pass) in [
+        (ErrorKind::OutOfMemory, true),
+        (ErrorKind::Other, true),
+        (ErrorKind::UnexpectedEof, false),
+    ] {
+        let bundles = open(kind, 0..length);
+        assert_eq!(bundles.refused()[0].is_unread, may_pass, "{kind}");
+        assert_eq!(bundles.all_read().is_err(), may_pass, "{kind}");
+        let bundles = open(kind, 1000..1001);
+        bundles.all_read().unwrap();
+        let kept = bundles.read_to_keep(LeafId(10));
+        assert_eq!(kept.is_err(), may_pass, "{kind}");
+        assert!(kept.is_err() || kept.unwrap().is_none(), "{kind}");
+        let kept = bundles.read_to_keep(LeafId(30)).unwrap();
+        assert_eq!(kept.as_deref(), Some(&b"thirty"[..]));
+    }
+}

@@ -212,6 +212,7 @@ impl<'s> Summaries<'s> {
         if low >= high {
             return Ok(());
         }
+        // At most 2^64 - 1 and 2^64: their product is below 2^128, whatever an index says.
         let events = u128::from(totals.events);
         let span = (behind - first).unsigned_abs();
         // What is before a time is rounded, so that the sum over adjacent intervals is exact.

@@ -11,11 +11,15 @@ use super::leaf::LeafIndexOptions;
 use super::packet_file::{PacketInput, inputs, inputs_of_trace, update_packets};
 use super::update::Indexed;
 use crate::ReadError;
+use crate::file_content::regular_file;
 use crate::packet_files::folder::FolderContents;
 use crate::source::Scratch;
 
 /// Bytes of packets per chunk: fewer than of text, because reading can start at any packet.
 const PACKET_CHUNK_BYTES: u64 = 512 << 10;
+/// Chunks of a file by default. Their summaries are in memory until the index is written, so those
+/// of a long file are longer.
+const PACKET_CHUNKS: u64 = 512;
 
 /// How files are indexed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -115,7 +119,10 @@ impl IndexFile {
             });
         }
         let build = LeafIndexOptions {
-            chunk_bytes: options.chunk_bytes.unwrap_or(PACKET_CHUNK_BYTES),
+            chunk_bytes: match options.chunk_bytes {
+                Some(bytes) => bytes,
+                None => packet_chunk_bytes(regular_file(&self.path)?.len()),
+            },
             fields: options.fields.clone(),
         };
         update_packets(
@@ -124,5 +131,27 @@ impl IndexFile {
             &build,
             (options.rebuild, &scratch.progress),
         )
+    }
+}
+
+/// Bytes of a chunk of a file of packets of this length.
+fn packet_chunk_bytes(length: u64) -> u64 {
+    PACKET_CHUNK_BYTES.max(length.div_ceil(PACKET_CHUNKS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_files_have_long_chunks() {
+        for (length, expected) in [
+            (0, 512 << 10),
+            (256 << 20, 512 << 10),
+            (10_000_000_000, 19_531_250),
+            (u64::MAX, 1 << 55),
+        ] {
+            assert_eq!(packet_chunk_bytes(length), expected, "{length}");
+        }
     }
 }

@@ -225,6 +225,7 @@ impl Build {
             broken: decoded.broken,
             is_damaged: self.is_damaged,
             is_unit_lost: open.lost.unit,
+            cuts: leaf.cuts,
         };
         self.index.set_identity(self.covered);
         self.index.attach(LeafFacts::NAME, facts.encode());
@@ -260,7 +261,9 @@ impl StorageSet {
             return Ok(None);
         };
         // An index that cannot be read, or has durations of before, is rebuilt.
-        let old = open.stored.sidecar.as_ref().filter(|_| open.outdated == 0);
+        let slices = open.slices.as_ref();
+        let is_current = slices.is_none_or(|(slices, number)| slices.is_current(*number));
+        let old = open.stored.sidecar.as_ref().filter(|_| is_current);
         let old = old.and_then(|(fetch, length)| {
             let bytes = fetch.fetch_one(0..*length).ok()?;
             index_of(&open.stored, open.context.unit, &bytes)

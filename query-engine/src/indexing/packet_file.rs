@@ -250,13 +250,16 @@ fn passes(
     let Some(found) = found.filter(|found| !found.all().is_empty()) else {
         return Ok((first, None));
     };
+    // The summaries of both passes at once would take twice the memory.
+    let checksum = first.identity.checksum;
+    drop(first);
     let context = StreamContext {
         outside: Some(Arc::new(found.clone())),
         ..input.context.clone()
     };
     let quiet = Progress::default();
     let second = pass(path, (input, &context), config, chunk_bytes, &quiet)?;
-    if second.identity.checksum == first.identity.checksum {
+    if second.identity.checksum == checksum {
         Ok((second, Some(found)))
     } else {
         let changed = io::Error::other("it changed while it was indexed");

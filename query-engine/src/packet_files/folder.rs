@@ -174,6 +174,18 @@ pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadEr
         let fault = trace.faults.iter().find(|fault| fault.path == path);
         fault.map(ToString::to_string)
     };
+    let part = |file_index: usize, path: &Path, kind, packets| StreamPart {
+        kind,
+        path: path.to_owned(),
+        context: context.clone(),
+        stamp: TraceStamp {
+            metadata,
+            folder,
+            file_index: u32::try_from(file_index).unwrap_or(u32::MAX),
+        },
+        packets,
+        fault: fault_of(path),
+    };
     let mut found = Vec::new();
     for stream in &trace.streams {
         for (number, file) in stream.files.iter().enumerate() {
@@ -182,38 +194,17 @@ pub(crate) fn stream_parts(parts: FolderParts) -> Result<Vec<StreamPart>, ReadEr
                 .map(|packet| PacketRange::new(packet.offset..packet.offset + packet.length))
                 .collect();
             packets.sort_by_key(|packet| packet.range.start);
-            found.push(StreamPart {
-                // I/O traces are CTF too, but have the fields of their kind, as in storages.
-                kind: if recognize_file(&file.path)?.content == Content::IoTrace {
-                    Kind::IoTrace
-                } else {
-                    Kind::Ctf
-                },
-                path: file.path.clone(),
-                context: context.clone(),
-                stamp: TraceStamp {
-                    metadata,
-                    folder,
-                    file_index: u32::try_from(found.len()).unwrap_or(u32::MAX),
-                },
-                packets,
-                fault: fault_of(&file.path),
-            });
+            // I/O traces are CTF too, but have the fields of their kind, as in storages.
+            let kind = if recognize_file(&file.path)?.content == Content::IoTrace {
+                Kind::IoTrace
+            } else {
+                Kind::Ctf
+            };
+            found.push(part(found.len(), &file.path, kind, packets));
         }
     }
     for file in &trace.unread {
-        found.push(StreamPart {
-            kind: Kind::Ctf,
-            path: file.path.clone(),
-            context: context.clone(),
-            stamp: TraceStamp {
-                metadata,
-                folder,
-                file_index: u32::try_from(found.len()).unwrap_or(u32::MAX),
-            },
-            packets: Vec::new(),
-            fault: fault_of(&file.path),
-        });
+        found.push(part(found.len(), &file.path, Kind::Ctf, Vec::new()));
     }
     Ok(found)
 }

@@ -5,9 +5,8 @@
 //! | --- | --- |
 //! | what a path is, and opening it for a query | here, [`folder`] |
 //! | a file with known ranges of packets, as a source | [`packet_file`] |
-//! | a RocksDB trace without an index, as a source | [`rocksdb`] |
-//! | a Chrome trace without an index, as a source | [`chrome`] |
-//! | spans without an index, as a source | [`otlp`] |
+//! | a file without an index, as a source | [`whole_file`] |
+//! | the packets of RocksDB traces, Chrome traces and spans | [`rocksdb`], [`chrome`], [`otlp`] |
 //! | the index of such a file, and whether it is used | [`packet_index`] |
 
 pub(crate) mod chrome;
@@ -16,6 +15,7 @@ pub(crate) mod otlp;
 pub(crate) mod packet_file;
 pub(crate) mod packet_index;
 pub(crate) mod rocksdb;
+mod whole_file;
 
 #[cfg(test)]
 mod tests;

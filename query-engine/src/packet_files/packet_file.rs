@@ -170,16 +170,6 @@ pub(crate) fn localize(filter: &Filter, origin: &Origin) -> LocalFilter {
     }
 }
 
-/// The only task of a file without an index: all of it, from its start.
-pub(crate) fn whole_file(path: &Path) -> Vec<Task> {
-    vec![Task {
-        chunks: vec![0],
-        first_ts: None,
-        bytes: std::fs::metadata(path).map_or(0, |metadata| metadata.len()),
-        records: None,
-    }]
-}
-
 impl ChunkSource for PacketFile {
     fn place(&self) -> String {
         self.fetch.place()

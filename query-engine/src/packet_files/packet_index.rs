@@ -53,6 +53,26 @@ impl PacketIndex {
     }
 }
 
+impl PacketIndex {
+    /// The index of `path`, if indexes are used and it is of such a kind. Otherwise the reason why
+    /// an existing one is not used.
+    pub(crate) fn of_kind(
+        path: &Path,
+        use_sidecars: bool,
+        is_kind: impl Fn(Kind) -> bool,
+    ) -> Result<PacketIndex, Option<String>> {
+        if !use_sidecars {
+            return Err(None);
+        }
+        match PacketIndex::open(path) {
+            Ok(Some(index)) if is_kind(index.facts.kind) => Ok(index),
+            Ok(Some(_)) => Err(Some(unused(path, "it was made of another kind of trace"))),
+            Ok(None) => Err(None),
+            Err(reason) => Err(Some(reason)),
+        }
+    }
+}
+
 /// The header of RocksDB records; the outer `None` if it is invalid.
 fn header_of(facts: &PacketFileFacts) -> Option<Option<TraceHeader>> {
     if facts.header.is_empty() {

@@ -35,7 +35,7 @@ pub(crate) use packet_events::PacketEvents;
 
 pub use derived::{derived_note, without_derived};
 pub use leaf_source::LeafSource;
-pub use packets::{each_packet, read_packet};
+pub use packets::{each_packet, each_raw_packet, read_packet};
 pub use set::{LeafRanges, StorageSet};
 pub use times::PacketTimes;
 
@@ -56,6 +56,9 @@ pub struct Leaf {
     pub length: u64,
     /// CRC32C of the data file, once the storage is finalized.
     pub checksum: Option<u32>,
+    /// Identifies the repairs that cut the log of the storage; 0 if none did. An index of the leaf
+    /// as it was before is not used.
+    pub cuts: u32,
     /// Ranges of complete frames that together are the data file; they are read in parallel if no
     /// chunk index covers them.
     pub runs: Vec<Range<u64>>,

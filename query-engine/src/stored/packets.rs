@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use storage_format::frame::HEADER_BYTES;
+use storage_format::frame::{FrameHeader, HEADER_BYTES};
 use storage_format::index_part::PacketEntry;
 
 use super::StoredLeaf;
@@ -33,6 +33,25 @@ pub fn each_packet(
     for run in stored.leaf.runs.clone() {
         let _ = frames.read_run(run, &mut |header, offset, _| {
             each(&PacketEntry::of_frame(header, offset + HEADER_BYTES as u64));
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(())
+}
+
+/// Calls `each` with the header of every packet of a leaf and its bytes as they were pushed, in the
+/// order of the leaf.
+///
+/// # Errors
+/// When the data file cannot be read, or a packet is damaged.
+pub fn each_raw_packet(
+    stored: &StoredLeaf,
+    each: &mut dyn FnMut(&FrameHeader, &[u8]),
+) -> Result<(), ReadError> {
+    let mut frames = Frames::new(&stored.leaf, &*stored.data);
+    for run in stored.leaf.runs.clone() {
+        let _ = frames.read_run(run, &mut |header, _, raw| {
+            each(header, raw);
             Ok(ControlFlow::Continue(()))
         })?;
     }

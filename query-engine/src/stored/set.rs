@@ -19,7 +19,7 @@ use super::{Leaf, StoredLeaf, times};
 use crate::dft::hash_names::{decode_names, unit_of};
 use crate::dft::needs_names;
 use crate::open_sidecar::OpenSidecar;
-use crate::{ChunkSource, ReadError, Request};
+use crate::{Cancel, ChunkSource, ReadError, Request};
 
 /// The leaves of one or more storages, opened for one query.
 pub struct StorageSet {
@@ -38,10 +38,12 @@ pub(crate) struct OpenLeaf {
     unused: Option<String>,
     pub(crate) context: StreamContext,
     pub(crate) lost: LostDeclarations,
-    /// The slices of its stream (`chrome`).
-    slices: Option<Arc<StreamSlices>>,
+    /// The slices of its stream, and its number there (`chrome`).
+    pub(crate) slices: Option<(Arc<StreamSlices>, usize)>,
+    /// Whether the durations of its chunk index were compared with those of its slices.
+    is_checked: bool,
     /// Bytes that a chunk index covers whose durations are no longer those of the slices.
-    pub(crate) outdated: u64,
+    outdated: u64,
 }
 
 /// Parts of a data file.
@@ -125,6 +127,7 @@ impl StorageSet {
                     names: false,
                 },
                 slices: None,
+                is_checked: false,
                 outdated: 0,
             });
         }
@@ -132,8 +135,7 @@ impl StorageSet {
         Ok(set)
     }
 
-    /// Prepares the slices between the packets of each Chrome stream, and drops the indexes that
-    /// were made when fewer of them had ended.
+    /// Prepares the slices between the packets of each Chrome stream. They are not looked for yet.
     fn find_slices(&mut self) {
         let mut of_streams: BTreeMap<StreamKey, Vec<usize>> = BTreeMap::new();
         for (place, open) in self.leaves.iter().enumerate() {
@@ -147,21 +149,38 @@ impl StorageSet {
             let leaves = leaves.map(|open| (open.stored.clone(), open.sidecar.clone()));
             let stream = Arc::new(StreamSlices::new(leaves.collect()));
             for (number, place) in places.into_iter().enumerate() {
-                let Some(open) = self.leaves.get_mut(place) else {
-                    continue;
-                };
-                if !stream.is_current(number) {
-                    open.outdated = open.covered();
-                    open.sidecar = None;
-                    open.unused = Some(format!(
-                        "{}: slices that began in it have ended since it was made",
-                        open.stored.data.place()
-                    ));
+                if let Some(open) = self.leaves.get_mut(place) {
+                    open.context.outside = Some(Arc::new(stream.of_leaf(number)));
+                    open.slices = Some((Arc::clone(&stream), number));
                 }
-                open.context.outside = Some(Arc::new(stream.of_leaf(number)));
-                open.slices = Some(Arc::clone(&stream));
             }
         }
+    }
+
+    /// Ends the search for the durations of slices when `cancel` is cancelled.
+    pub fn end_with(&self, cancel: &Cancel) {
+        for (slices, _) in self.leaves.iter().filter_map(|open| open.slices.as_ref()) {
+            slices.end_with(cancel);
+        }
+    }
+
+    /// Drops the indexes that were made when fewer slices had ended, of the leaves that `request`
+    /// may find something in. All packets of these streams that no index covers may be read for
+    /// that. [`StorageSet::sources`] and [`StorageSet::candidates`] do the same.
+    ///
+    /// # Errors
+    ///
+    /// When the request is cancelled or invalid for the streams, or the index of the storage cannot
+    /// be read.
+    pub fn drop_outdated(&mut self, request: &Request) -> Result<(), ReadError> {
+        let filter = self.bind(request)?;
+        self.end_with(&request.cancel);
+        for open in &mut self.leaves {
+            open.drop_outdated(filter.as_ref())?;
+            // A search that was cancelled found too few durations.
+            request.cancel.check()?;
+        }
+        Ok(())
     }
 
     /// The time basis of each leaf.
@@ -186,7 +205,8 @@ impl StorageSet {
         open.is_some_and(|open| open.is_index_of_damage && open.sidecar.is_some())
     }
 
-    /// The leaves, each with the bytes that its chunk index does not cover.
+    /// The leaves, each with the bytes that its chunk index does not cover. An index that
+    /// [`StorageSet::drop_outdated`] dropped covers none.
     pub fn leaves(&self) -> impl Iterator<Item = (&Leaf, u64)> {
         self.leaves.iter().map(|open| {
             let leaf = &open.stored.leaf;
@@ -211,10 +231,8 @@ impl StorageSet {
         fields: &[FieldPath],
     ) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
         let filter = self.bind(request)?;
+        self.drop_outdated(request)?;
         self.resolve(filter.as_ref(), fields)?;
-        for slices in self.leaves.iter().filter_map(|open| open.slices.as_ref()) {
-            slices.end_with(&request.cancel);
-        }
         let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
         for leaf in std::mem::take(&mut self.undecodable) {
             sources.push(Box::new(leaf));
@@ -246,6 +264,7 @@ impl StorageSet {
     /// As [`StorageSet::sources`].
     pub fn candidates(mut self, request: &Request) -> Result<Vec<LeafRanges>, ReadError> {
         let filter = self.bind(request)?;
+        self.drop_outdated(request)?;
         self.resolve(filter.as_ref(), &[])?;
         let mut candidates = Vec::new();
         for open in self.leaves {
@@ -370,6 +389,10 @@ pub(crate) fn belongs(
     if covered.length > leaf.length {
         return Err("it covers more bytes than the data file has");
     }
+    // The checksum of a leaf that grows says nothing of its beginning.
+    if leaf.checksum.is_none() && facts.cuts != leaf.cuts {
+        return Err("the storage was repaired since it was made");
+    }
     // An index of damaged bytes has another checksum than the bytes that were written.
     if let Some(checksum) = leaf.checksum
         && (covered.length != leaf.length
@@ -424,6 +447,38 @@ impl OpenLeaf {
     fn covered(&self) -> u64 {
         let sidecar = self.sidecar.as_ref();
         sidecar.map_or(0, |sidecar| sidecar.index().identity().length)
+    }
+
+    /// Drops the chunk index if more slices that began in its leaf have ended since it was made,
+    /// and `filter` may find something there.
+    fn drop_outdated(&mut self, filter: Option<&Filter>) -> Result<(), ReadError> {
+        let Some((slices, number)) = &self.slices else {
+            return Ok(());
+        };
+        if self.is_checked || self.sidecar.is_none() {
+            return Ok(());
+        }
+        // To find out, all of the stream that is not indexed may have to be read.
+        if slices.has_begins(*number) && !self.may_match(filter)? {
+            return Ok(());
+        }
+        self.is_checked = true;
+        if !slices.is_current(*number) {
+            self.outdated = self.covered();
+            self.sidecar = None;
+            self.unused = Some(format!(
+                "{}: slices that began in it have ended since it was made",
+                self.stored.data.place()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the times of its packets do not rule the leaf out.
+    fn may_match(&self, filter: Option<&Filter>) -> Result<bool, ReadError> {
+        let whole = LeafSource::plain(&self.stored, self.context.clone(), 0, None);
+        let whole = whole.timed(&self.stored, filter)?;
+        Ok(!whole.candidates(filter)?.is_empty())
     }
 
     /// The texts of hashes that the packets of the leaf declare, and whether some of these packets

@@ -40,9 +40,17 @@ impl StreamSlices {
         let _known = self.cancel.set(cancel.clone());
     }
 
+    /// Whether slices begin in a leaf, according to its chunk index, that do not end in their
+    /// packet.
+    pub(super) fn has_begins(&self, number: usize) -> bool {
+        let sidecar = self.leaves.get(number).and_then(|(_, open)| open.as_ref());
+        let unpaired = sidecar.and_then(|sidecar| unpaired_of(sidecar));
+        unpaired.is_some_and(|(unpaired, _)| unpaired.has_begins())
+    }
+
     /// Whether the durations that the chunk index of a leaf was made with are still those of its
     /// slices: more of them may have ended since.
-    pub(super) fn is_current(self: &Arc<StreamSlices>, number: usize) -> bool {
+    pub(crate) fn is_current(self: &Arc<StreamSlices>, number: usize) -> bool {
         let Some((_, Some(sidecar))) = self.leaves.get(number) else {
             return true;
         };
@@ -71,7 +79,7 @@ impl StreamSlices {
 
     fn find(&self) -> Vec<Durations> {
         let mut unpaired = Unpaired::default();
-        for (number, (stored, sidecar)) in (0_u16..).zip(&self.leaves) {
+        for (number, (stored, sidecar)) in (0_u32..).zip(&self.leaves) {
             let mut from = 0;
             let indexed = sidecar.as_ref().and_then(|sidecar| {
                 from = sidecar.index().identity().length;
@@ -92,7 +100,7 @@ impl StreamSlices {
     /// Adds the packets of a leaf that its index does not cover.
     fn read(
         &self,
-        number: u16,
+        number: u32,
         stored: &StoredLeaf,
         from: u64,
         unpaired: &mut Unpaired,

@@ -131,6 +131,7 @@ fn leaf_of(leaf: u64, packets: &[Vec<u8>], codec: Codec) -> (Leaf, Vec<u8>, Vec<
         first_number: leaf,
         length,
         checksum: Some(crc32c(&bytes)),
+        cuts: 0,
         runs: std::iter::once(512..length).collect(),
     };
     (leaf, bytes, ends)
@@ -408,6 +409,12 @@ fn the_index_of_another_leaf_is_not_used() {
         ..leaf.clone()
     };
     check(changed, bytes.clone(), "another length or checksum");
+    let repaired = Leaf {
+        checksum: None,
+        cuts: 1,
+        ..leaf.clone()
+    };
+    check(repaired, bytes.clone(), "repaired since");
     let mut damaged = bytes.clone();
     let footer = bytes.len() - 60;
     damaged[footer] ^= 1;

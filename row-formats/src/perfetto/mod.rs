@@ -6,61 +6,33 @@
 //! duration.
 
 mod message;
-mod sink;
-mod tracks;
+mod packets;
 
-use query_language::{FieldId, FieldPath, FieldTable, Value};
+use query_language::{FieldTable, Value};
 use trace_kinds::Event;
 
-use crate::cells::write_cell;
-use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
+use crate::timeline::{SliceFields, TimelineSink};
+use crate::{Columns, RowFormat, RowSink, SinkOptions};
 use message::{Message, track_event};
-use sink::PerfettoSink;
+use packets::Packets;
 
 /// Events as slices.
 #[derive(Debug, Clone, Default)]
 pub struct Perfetto {
-    fields: Option<Fields>,
-    /// Fields that become annotations of a slice; `None` for all.
-    columns: Option<Vec<Column>>,
+    slice: Option<SliceFields>,
 }
-
-/// The fields of a slice.
-#[derive(Debug, Clone, Copy)]
-struct Fields {
-    dur: FieldId,
-    name: FieldId,
-    cat: FieldId,
-    /// `agent`, `kind`, `pid` and `tid`, which select the track.
-    track: [FieldId; 4],
-}
-
-/// Fields that are not annotations, because the slice or its track shows them.
-const SLICE_FIELDS: [&str; 8] = ["ts", "dur", "name", "cat", "agent", "kind", "pid", "tid"];
 
 impl RowFormat for Perfetto {
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
-        self.columns = columns.bind(table);
-        let mut field = |name| table.insert(&FieldPath::new(name));
-        self.fields = Some(Fields {
-            dur: field("dur"),
-            name: field("name"),
-            cat: field("cat"),
-            track: ["agent", "kind", "pid", "tid"].map(field),
-        });
+        self.slice = Some(SliceFields::insert(columns, table));
     }
 
-    /// Start, duration and the values that select the track as cells, then fields of a
-    /// `TrackEvent`.
+    /// The place of the slice, then fields of a `TrackEvent`.
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
-        let Some(fields) = self.fields else {
+        let Some(fields) = &self.slice else {
             return;
         };
-        write_cell(event.ts().map(Value::Int), out);
-        write_cell(event.field(fields.dur), out);
-        for field in fields.track {
-            write_cell(event.field(field), out);
-        }
+        fields.write_place(event, out);
         let mut message = Message::append_to(out);
         if let Some(cat) = event.field(fields.cat) {
             message.text(track_event::CATEGORIES, &text_of(cat));
@@ -68,31 +40,14 @@ impl RowFormat for Perfetto {
         if let Some(name) = event.field(fields.name) {
             message.text(track_event::NAME, &text_of(name));
         }
-        let mut annotate = |name: &str, value: Value<'_>| {
+        fields.each_argument(event, &mut |name, value| {
             let annotation = annotation(name, value);
             message.bytes(track_event::DEBUG_ANNOTATIONS, &annotation);
-        };
-        match &self.columns {
-            None => event.each_field(&mut |path, value| {
-                if !SLICE_FIELDS.contains(&path) {
-                    annotate(path, value);
-                }
-            }),
-            Some(columns) => {
-                let others = columns
-                    .iter()
-                    .filter(|column| !SLICE_FIELDS.contains(&column.label.as_str()));
-                for column in others {
-                    if let Some(value) = event.field(column.id) {
-                        annotate(&column.label, value);
-                    }
-                }
-            }
-        }
+        });
     }
 
     fn sink(&self, _: SinkOptions) -> Box<dyn RowSink + '_> {
-        Box::new(PerfettoSink::default())
+        Box::new(TimelineSink::new(Packets))
     }
 }
 

@@ -13,8 +13,8 @@ use query_language::{FieldPath, FieldTable};
 use trace_kinds::{Event, FieldType};
 
 use crate::cells::write_cell;
-use crate::csv::{rest_of, table_columns};
-use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
+use crate::csv::TableColumns;
+use crate::{Columns, RowFormat, RowSink, SinkOptions};
 
 pub(super) use column::ColumnType;
 pub(super) use sink::{Heading, TableSink};
@@ -28,13 +28,20 @@ pub enum TableKind {
     Parquet,
 }
 
+/// How a table is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) kind: TableKind,
+    /// Whether columns of text have Bloom filters, in a Parquet file.
+    pub(super) has_filters: bool,
+}
+
 /// Events as rows of a table.
 #[derive(Debug, Clone)]
 pub struct Table {
     kind: TableKind,
-    columns: Vec<Column>,
-    /// Whether fields without a column are written to `rest`.
-    has_rest: bool,
+    table: TableColumns,
+    has_filters: bool,
 }
 
 impl Table {
@@ -42,31 +49,44 @@ impl Table {
     pub fn new(kind: TableKind) -> Table {
         Table {
             kind,
-            columns: Vec::new(),
-            has_rest: false,
+            table: TableColumns::default(),
+            has_filters: false,
+        }
+    }
+
+    /// The same, with Bloom filters of columns of text: for Parquet files that are read often.
+    #[must_use]
+    pub fn with_filters(self) -> Table {
+        Table {
+            has_filters: true,
+            ..self
         }
     }
 }
 
 impl RowFormat for Table {
     fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
-        (self.columns, self.has_rest) = table_columns(columns, table);
+        self.table = TableColumns::new(columns, table);
     }
 
     fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
-        for column in &self.columns {
+        for column in &self.table.columns {
             write_cell(event.field(column.id), out);
         }
-        if self.has_rest {
-            out.extend_from_slice(&rest_of(event));
+        if self.table.has_rest {
+            out.extend_from_slice(&self.table.rest_of(event));
         }
     }
 
     fn sink(&self, options: SinkOptions) -> Box<dyn RowSink + '_> {
-        let headings = self.columns.iter().map(|column| Heading {
+        let headings = self.table.columns.iter().map(|column| Heading {
             label: column.label.clone(),
             kind: FieldType::of(&FieldPath::new(&column.label)).into(),
         });
-        Box::new(TableSink::new(self.kind, headings.collect(), options))
+        let layout = Layout {
+            kind: self.kind,
+            has_filters: self.has_filters,
+        };
+        Box::new(TableSink::new(layout, headings.collect(), options))
     }
 }

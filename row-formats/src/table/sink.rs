@@ -8,7 +8,7 @@ use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema};
 use query_language::Value;
 
-use super::TableKind;
+use super::Layout;
 use super::column::{ColumnBuilder, ColumnType};
 use super::writer::TableWriter;
 use crate::cells::Cells;
@@ -30,7 +30,7 @@ pub(crate) struct Heading {
 
 /// Collects rows into batches.
 pub(crate) struct TableSink {
-    kind: TableKind,
+    layout: Layout,
     headings: Vec<Heading>,
     /// Name of the column for values without a column.
     rest: String,
@@ -57,9 +57,9 @@ struct OpenTable {
 impl TableSink {
     /// A sink of rows with one cell per heading, followed by a JSON object of the fields without a
     /// column, which becomes the column `rest`.
-    pub(crate) fn new(kind: TableKind, headings: Vec<Heading>, options: SinkOptions) -> TableSink {
+    pub(crate) fn new(layout: Layout, headings: Vec<Heading>, options: SinkOptions) -> TableSink {
         let mut named = TableSink {
-            kind,
+            layout,
             headings: Vec::with_capacity(headings.len()),
             rest: String::new(),
             batch_bytes: BATCH_BYTES.min(options.row_group_bytes),
@@ -104,7 +104,7 @@ impl TableSink {
         let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
         let headings = self.headings.iter();
         Ok(OpenTable {
-            writer: TableWriter::new(self.kind, &schema, self.options)?,
+            writer: TableWriter::new(self.layout, &schema, self.options)?,
             columns: headings
                 .map(|heading| ColumnBuilder::new(heading.kind))
                 .collect(),
@@ -185,7 +185,7 @@ impl RowSink for TableSink {
         Ok(())
     }
 
-    fn end(&mut self, out: &mut Out<'_>) -> io::Result<Vec<String>> {
+    fn end(&mut self, skipped: &[String], out: &mut Out<'_>) -> io::Result<Vec<String>> {
         if self.open.is_none() || self.rows > 0 {
             self.flush(out)?;
         }
@@ -200,7 +200,7 @@ impl RowSink for TableSink {
             )
         };
         let notes: Vec<String> = open.misfits.iter().map(note).collect();
-        out(&open.writer.finish(&notes)?)?;
+        out(&open.writer.finish(&notes, skipped)?)?;
         Ok(notes)
     }
 }

@@ -5,20 +5,25 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::Schema;
+use arrow_schema::{DataType, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 
-use super::TableKind;
+use super::{Layout, TableKind};
 use crate::SinkOptions;
 
 /// Most rows of a row group, however short they are.
 const ROW_GROUP_ROWS: usize = 1 << 20;
-/// Key of the notes for the user in the footer of a Parquet file.
+/// Most different texts of a row group for which a Bloom filter is made: with more, it rules out
+/// less.
+const FILTER_VALUES: u64 = 4096;
+/// Keys in the footer of a Parquet file, each with lines: notes for the user, and what could not be
+/// read. Absent if there is nothing to say.
 const NOTES: &str = "tracehold.notes";
+const SKIPPED: &str = "tracehold.skipped";
 
 /// Writes batches to memory, from which the sink takes them piece by piece.
 pub(super) enum TableWriter {
@@ -31,17 +36,17 @@ pub(super) enum TableWriter {
 
 impl TableWriter {
     pub(super) fn new(
-        kind: TableKind,
+        layout: Layout,
         schema: &Arc<Schema>,
         options: SinkOptions,
     ) -> io::Result<TableWriter> {
-        Ok(match kind {
+        Ok(match layout.kind {
             TableKind::Arrow => {
                 let writer = StreamWriter::try_new(Vec::new(), schema);
                 TableWriter::Arrow(Box::new(writer.map_err(io::Error::other)?))
             }
             TableKind::Parquet => {
-                let properties = Some(properties(schema, options.is_by_time));
+                let properties = Some(properties(schema, layout, options.is_by_time));
                 let writer = ArrowWriter::try_new(Vec::new(), Arc::clone(schema), properties);
                 TableWriter::Parquet {
                     writer: Box::new(writer?),
@@ -77,16 +82,18 @@ impl TableWriter {
     }
 
     /// Ends the table; the bytes after the last batch.
-    pub(super) fn finish(self, notes: &[String]) -> io::Result<Vec<u8>> {
+    pub(super) fn finish(self, notes: &[String], skipped: &[String]) -> io::Result<Vec<u8>> {
         match self {
             TableWriter::Arrow(mut writer) => {
                 writer.finish().map_err(io::Error::other)?;
                 Ok(std::mem::take(writer.get_mut()))
             }
             TableWriter::Parquet { mut writer, .. } => {
-                if !notes.is_empty() {
-                    let notes = KeyValue::new(NOTES.to_owned(), notes.join("\n"));
-                    writer.append_key_value_metadata(notes);
+                for (key, lines) in [(NOTES, notes), (SKIPPED, skipped)] {
+                    if !lines.is_empty() {
+                        let lines = KeyValue::new(key.to_owned(), lines.join("\n"));
+                        writer.append_key_value_metadata(lines);
+                    }
                 }
                 Ok(writer.into_inner()?)
             }
@@ -94,11 +101,21 @@ impl TableWriter {
     }
 }
 
-fn properties(schema: &Schema, is_by_time: bool) -> WriterProperties {
+fn properties(schema: &Schema, layout: Layout, is_by_time: bool) -> WriterProperties {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("tracehold ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
+    let texts = schema.fields().iter().filter(|field| {
+        // In dictionaries are texts that are repeated.
+        layout.has_filters && matches!(field.data_type(), DataType::Dictionary(..))
+    });
+    for field in texts {
+        let path = ColumnPath::from(vec![field.name().clone()]);
+        builder = builder
+            .set_column_bloom_filter_enabled(path.clone(), true)
+            .set_column_bloom_filter_max_ndv(path, FILTER_VALUES);
+    }
     let ts = schema
         .fields()
         .iter()

@@ -35,6 +35,14 @@ impl Caller {
         }
     }
 
+    /// Whether the caller is not limited to some storages, and may know what all of them have.
+    pub(crate) fn sees_all_storages(&self) -> bool {
+        match self {
+            Self::Anyone | Self::User(_) => true,
+            Self::Token(token) => token.storages.is_empty(),
+        }
+    }
+
     /// Whether the caller may know of this agent. A token that is limited to storages alone has no
     /// agents.
     pub(crate) fn sees_agent(&self, id: &AgentId) -> bool {

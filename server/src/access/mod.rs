@@ -84,6 +84,11 @@ impl Access {
         self.has_proxy || self.tokens.is_closed()
     }
 
+    /// Whether a caller that was admitted still is.
+    pub(crate) fn still_admits(&self, caller: &Caller) -> Result<(), Ended> {
+        self.tokens.still_admits(caller)
+    }
+
     /// All tokens, the oldest first.
     pub(crate) fn tokens(&self) -> Vec<Arc<Token>> {
         self.tokens.all()

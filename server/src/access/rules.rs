@@ -73,6 +73,9 @@ pub(super) const RULES: &[Rule] = rules! {
     GET "/metrics" Metrics Everything;
     POST "/v1/traces" Push Storages;
     GET "/storage/{id}/{file}" Read Nothing;
+    GET "/storage/{id}/events/{table}" Read Nothing;
+    GET "/storage/{id}/references.json" Read Nothing;
+    GET "/storage/{id}/view/{window}" Read Nothing;
     GET "/api/v1/agents" Find Seen;
     GET "/api/v1/agents/{agent}" Find Agents;
     PUT "/api/v1/agents/{agent}" Push Agents;
@@ -85,6 +88,7 @@ pub(super) const RULES: &[Rule] = rules! {
     POST "/api/v1/agents/{agent}/streams/{stream}/packets" Push Storages;
     GET "/api/v1/buffer" Read Everything;
     POST "/api/v1/buffer/copy" Operate Everything;
+    GET "/api/v1/changes" Read Seen;
     GET "/api/v1/io-trace" Read Everything;
     POST "/api/v1/io-trace/start" Operate Everything;
     POST "/api/v1/io-trace/stop" Operate Everything;
@@ -128,6 +132,7 @@ pub(super) const RULES: &[Rule] = rules! {
     POST "/api/v1/storages/{id}/shares" Operate Nothing;
     DELETE "/api/v1/storages/{id}/shares/{share}" Operate Nothing;
     POST "/api/v1/storages/{id}/verify" Verify Nothing;
+    GET "/api/v1/storages/{id}/view/{window}" Read Nothing;
     GET "/api/v1/tokens" Operate Everything;
     POST "/api/v1/tokens" Operate Everything;
     DELETE "/api/v1/tokens/{token}" Operate Everything;

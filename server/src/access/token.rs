@@ -153,7 +153,10 @@ impl Secret {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::access::Caller;
 
     fn new(expires: Option<i64>) -> (Token, String) {
         let new = NewToken {
@@ -164,6 +167,17 @@ mod tests {
             expires,
         };
         Token::new(new, 5).unwrap()
+    }
+
+    #[test]
+    fn a_token_of_some_storages_does_not_learn_what_all_have() {
+        let (mut token, _) = new(None);
+        let sees = |token: &Token| Caller::Token(Arc::new(token.clone())).sees_all_storages();
+        assert!(sees(&token));
+        token.agents.push("a".parse().unwrap());
+        assert!(sees(&token));
+        token.storages.push(StorageId::from_bytes([1; 16]));
+        assert!(!sees(&token));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use chunk_index::{BundleContent, Sidecar};
 use io_trace::Cause;
-use query_engine::StorageSet;
+use query_engine::{Request, StorageSet};
 use storage_core::{LeafInfo, LeafKey, StorageError};
 use storage_format::{DataFileId, LeafId, StorageId};
 use tokio::runtime::Handle;
@@ -56,7 +56,7 @@ async fn complete_storage(
     ending: &Ending,
 ) -> Result<(), IndexError> {
     loop {
-        let plan = Arc::new(Plan::new(maker, id, is_damaged).await?);
+        let plan = Arc::new(Plan::new(maker, id, is_damaged, ending).await?);
         if plan.groups.is_empty() && plan.single.is_empty() {
             return plan.remove_leftovers(maker).await;
         }
@@ -116,7 +116,12 @@ struct Plan {
 }
 
 impl Plan {
-    async fn new(maker: &IndexMaker, id: StorageId, is_damaged: bool) -> Result<Self, IndexError> {
+    async fn new(
+        maker: &IndexMaker,
+        id: StorageId,
+        is_damaged: bool,
+        ending: &Ending,
+    ) -> Result<Self, IndexError> {
         let content = BundleContent::Indexes;
         let sidecars = LeafSidecars::open(&maker.engine, id, content, Cause::Index).await?;
         let (_, mut keys) = maker.engine.reading().leaf_keys(id).await?;
@@ -133,7 +138,7 @@ impl Plan {
         };
         let mut bundled: HashMap<LeafId, LeafKey> = HashMap::new();
         for batch in keys.chunks(LEAVES_AT_ONCE) {
-            let found = plan.conditions(maker, batch, is_damaged).await?;
+            let found = plan.conditions(maker, batch, is_damaged, ending).await?;
             let mut moving = Vec::new();
             for key in batch {
                 match found.get(&key.leaf) {
@@ -166,6 +171,7 @@ impl Plan {
         maker: &IndexMaker,
         batch: &[LeafKey],
         is_damaged: bool,
+        ending: &Ending,
     ) -> Result<HashMap<LeafId, Condition>, IndexError> {
         let leaves =
             leaves_of(&maker.engine, self.id, &self.sidecars, &self.streams, batch).await?;
@@ -176,6 +182,7 @@ impl Plan {
             .filter(|leaf| bundles.find(*leaf).is_some())
             .collect();
         let of_damage = maker.indexes.known.lock().of_damage(self.id);
+        let ending = Arc::clone(ending);
         let found = blocking(move || {
             let sidecars: HashMap<LeafId, _> = leaves
                 .iter()
@@ -188,7 +195,12 @@ impl Plan {
                 let bytes = fetch.fetch_one(0..*length);
                 bytes.is_ok_and(|bytes| Sidecar::read(&bytes).is_ok())
             };
-            let set = StorageSet::open(leaves, None)?;
+            let mut set = StorageSet::open(leaves, None)?;
+            let request = Request {
+                cancel: ending.into(),
+                ..Request::default()
+            };
+            set.drop_outdated(&request)?;
             // The data may have been restored since.
             let is_old = |position: usize, leaf: LeafId| {
                 set.is_index_of_damage(position) && !of_damage.contains(&leaf)
@@ -366,6 +378,7 @@ impl Writing<'_, '_> {
             } = self.plan;
             let leaves = leaves_of(&self.maker.engine, *id, sidecars, streams, batch);
             let set = StorageSet::open(runtime.block_on(leaves)?, None)?;
+            set.end_with(&Arc::clone(ending).into());
             let wanted: HashSet<LeafId> = batch.iter().map(|key| key.leaf).collect();
             let places: Vec<(usize, LeafId, u64)> = set
                 .leaves()

@@ -34,6 +34,7 @@ pub(super) async fn extend(
     }
     let leaves = leaves_of(&maker.engine, id, &sidecars, &streams, &long).await?;
     let set = Arc::new(blocking(move || Ok(StorageSet::open(leaves, None)?)).await?);
+    set.end_with(&Arc::clone(ending).into());
     // Every update rewrites the complete index, so an update waits until the data has grown by a
     // fraction of what is indexed.
     let has_grown =
@@ -59,6 +60,7 @@ pub(super) async fn complete(
 ) -> Result<(), IndexError> {
     let leaves = leaves_of(&maker.engine, id, sidecars, streams, keys).await?;
     let set = Arc::new(blocking(move || Ok(StorageSet::open(leaves, None)?)).await?);
+    set.end_with(&Arc::clone(ending).into());
     let wanted: HashSet<LeafId> = keys.iter().map(|key| key.leaf).collect();
     let positions = set.leaves().enumerate();
     let positions: Vec<(usize, LeafId)> = positions

@@ -72,6 +72,7 @@ const LIMITS: &[(&str, &str, i64, i64)] = &[
     ("query", "waiting_bytes_max", 0, TIB),
     ("query", "row_group_bytes_max", 1, TIB),
     ("query", "whole_answer_bytes_max", 0, TIB),
+    ("query", "event_files_bytes_max", 0, PIB),
     ("query", "filter_cache_bytes_max", 0, TIB),
     ("query", "chunk_bytes", 1, TIB),
     ("query", "index_growth_bytes_min", 0, PIB),

@@ -16,6 +16,7 @@ mod otlp;
 mod query;
 mod quota;
 mod retention;
+mod seal;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ pub(crate) use list::items;
 pub(crate) use otlp::OtlpListen;
 pub(crate) use query::QueryConfig;
 pub(crate) use retention::RetentionConfig;
+pub(crate) use seal::SealSettings;
 #[cfg(test)]
 pub(crate) use settings::Io;
 pub(crate) use settings::{

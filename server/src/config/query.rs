@@ -16,6 +16,8 @@ pub struct QueryConfig {
     pub row_group_bytes_max: u64,
     /// Longest result sent over HTTP/1.0, buffered and with its length; 0 = none.
     pub whole_answer_bytes_max: u64,
+    /// Bytes of all files of events together; those used least recently are removed for others.
+    pub event_files_bytes_max: u64,
     /// Memory for Bloom filters, shared by all queries.
     pub filter_cache_bytes_max: u64,
     /// Packet bytes per chunk of a chunk index.
@@ -34,6 +36,7 @@ impl Default for QueryConfig {
             waiting_bytes_max: 32 << 20,
             row_group_bytes_max: 16 << 20,
             whole_answer_bytes_max: 1 << 20,
+            event_files_bytes_max: 32 << 30,
             filter_cache_bytes_max: 32 << 20,
             chunk_bytes: 2 << 20,
             index_fields: Vec::new(),

@@ -14,6 +14,7 @@ use super::otlp::OtlpConfig;
 use super::query::QueryConfig;
 use super::quota::QuotaConfig;
 use super::retention::RetentionConfig;
+use super::seal::SealSettings;
 use super::tls::TlsConfig;
 
 /// All settings.
@@ -40,6 +41,8 @@ pub struct Config {
     pub query: QueryConfig,
     /// Location and layout of storages on disk.
     pub storage: StorageConfig,
+    /// Seals of finalized storages.
+    pub seal: SealSettings,
     /// Deletion of old storages.
     pub retention: RetentionConfig,
     /// What agents may store.
@@ -177,7 +180,7 @@ pub struct IngestConfig {
 impl Default for IngestConfig {
     fn default() -> Self {
         Self {
-            packet_bytes_max: 64 << 20,
+            packet_bytes_max: 16 << 20,
             request_bytes_max: 1 << 30,
             in_flight_bytes_max: 64 << 20,
             agent_share_percent: 50,
@@ -512,6 +515,7 @@ impl Config {
             );
         }
         all.extend(tls);
+        all.extend(self.seal.invalid());
         all
     }
 }

@@ -17,7 +17,8 @@ use tokio::task::{self, JoinError, JoinSet};
 
 use super::framing::AmbiguityFlag;
 use super::http2;
-use super::registry::{Activity, Admission, Registry};
+use super::readers::{READ_BYTES_MAX, Readers};
+use super::registry::{Activity, Admission, InUse, Registry};
 use super::stream::{GuardedStream, Limits, Spoken};
 use super::transport::Transport;
 use crate::config::HttpConfig;
@@ -143,6 +144,7 @@ struct OpenConnections {
     stage: watch::Receiver<Stage>,
     tasks: JoinSet<()>,
     registry: Registry<task::Id>,
+    readers: Readers,
     warned: Option<Instant>,
 }
 
@@ -170,6 +172,7 @@ impl OpenConnections {
                 count(http.connections_max),
                 count(http.connections_per_peer_max),
             ),
+            readers: Readers::default(),
             warned: None,
         }
     }
@@ -192,7 +195,8 @@ impl OpenConnections {
                 () = tokio::time::sleep(FULL_PAUSE) => {}
             }
         };
-        let activity = Arc::new(Activity::new(self.metrics.connections.states(door.port)));
+        let gauges = self.metrics.connections.states(door.port);
+        let activity = Arc::new(Activity::new(gauges, self.readers.clone()));
         let connection = connection(
             stream,
             (self.doorway.clone(), Arc::clone(&door.gate)),
@@ -203,7 +207,14 @@ impl OpenConnections {
             Arc::clone(&activity),
             self.stage.clone(),
         );
-        let id = self.tasks.spawn(connection).id();
+        let of_task = Arc::clone(&activity);
+        let task = async move {
+            tokio::select! {
+                () = connection => {}
+                () = of_task.dropping() => {}
+            }
+        };
+        let id = self.tasks.spawn(task).id();
         self.registry.opened(id, peer, activity);
     }
 
@@ -248,13 +259,10 @@ fn protocol(http: &HttpConfig) -> http1::Builder {
         .header_read_timeout(http.keep_alive().max(http.header_read()))
         .max_headers(usize::try_from(http.header_count_max).unwrap_or(usize::MAX))
         .max_header_size(header_bytes)
-        .max_buf_size(header_bytes.max(READ_BUFFER_BYTES_MAX))
+        .max_buf_size(header_bytes.max(READ_BYTES_MAX))
         .writev(true);
     builder
 }
-
-/// Largest read of hyper from a connection; it grows up to this for clients that send as much.
-const READ_BUFFER_BYTES_MAX: usize = 256 << 10;
 
 /// Out of descriptors or kernel memory: a retry helps after a pause, not at once.
 fn is_exhaustion(error: &io::Error) -> bool {
@@ -356,6 +364,7 @@ async fn serve_http1(
     let share = Arc::new(ConnectionShare::default());
     let service = service_fn(|mut request: hyper::Request<_>| {
         request.extensions_mut().insert(Arc::clone(&share));
+        request.extensions_mut().insert(InUse::new(&with.activity));
         if let Some(queue) = &with.queue {
             request.extensions_mut().insert(Arc::clone(queue));
         }

@@ -181,15 +181,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-
-    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let mut frame = length[1..].to_vec();
-        frame.extend([kind, flags]);
-        frame.extend(stream.to_be_bytes());
-        frame.extend(payload);
-        frame
-    }
+    use crate::connection::frame_heads::frame;
 
     fn begun() -> (Frames, Instant) {
         let now = Instant::now();

@@ -7,7 +7,10 @@ mod accept_loop;
 mod frame_heads;
 mod frames;
 mod framing;
+#[cfg(fuzzing)]
+pub(crate) mod fuzzing;
 mod http2;
+mod readers;
 mod registry;
 mod responses;
 mod stream;
@@ -16,4 +19,4 @@ mod tests;
 mod transport;
 
 pub(crate) use accept_loop::{Door, Stage, serve};
-pub(crate) use registry::RESERVE;
+pub(crate) use registry::{Answering, InUse, RESERVE};

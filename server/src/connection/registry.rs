@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::readers::Readers;
 use crate::metrics::{ConnectionState, StateGauges};
 
 /// Connections above `http.connections_max`: for connections that are being closed, and for
@@ -32,21 +33,28 @@ pub(super) struct Activity {
     unsent_responses: AtomicUsize,
     /// Whether the client is in the middle of a request.
     is_reading: AtomicBool,
+    /// Whether the last response is sent, and what the client still sends is thrown away.
+    is_lingering: AtomicBool,
     close: Notify,
+    drop: Notify,
     /// The state that `gauges` count.
     counted: Mutex<ConnectionState>,
     gauges: StateGauges,
+    readers: Readers,
 }
 
 impl Drop for Activity {
     fn drop(&mut self) {
         self.gauges.moved(Some(*self.counted.lock()), None);
+        if self.is_reading.load(Ordering::Relaxed) {
+            self.readers.change(false);
+        }
     }
 }
 
 impl Activity {
     /// Of a connection that was just opened.
-    pub(super) fn new(gauges: StateGauges) -> Self {
+    pub(super) fn new(gauges: StateGauges, readers: Readers) -> Self {
         gauges.moved(None, Some(ConnectionState::Idle));
         Self {
             opened: Instant::now(),
@@ -54,9 +62,12 @@ impl Activity {
             answering: AtomicUsize::new(0),
             unsent_responses: AtomicUsize::new(0),
             is_reading: AtomicBool::new(false),
+            is_lingering: AtomicBool::new(false),
             close: Notify::new(),
+            drop: Notify::new(),
             counted: Mutex::new(ConnectionState::Idle),
             gauges,
+            readers,
         }
     }
 
@@ -80,8 +91,14 @@ impl Activity {
     pub(super) fn received(&self, is_within_request: bool) {
         self.touch();
         if self.is_reading.swap(is_within_request, Ordering::Relaxed) != is_within_request {
+            self.readers.change(is_within_request);
             self.count();
         }
+    }
+
+    /// How many bytes the connection may read at once.
+    pub(super) fn read_bytes_max(&self) -> usize {
+        self.readers.read_bytes_max()
     }
 
     /// Bytes were received or sent.
@@ -116,6 +133,17 @@ impl Activity {
         self.close.notified().await;
     }
 
+    /// The last response is sent; from now on the connection only waits for its client.
+    pub(super) fn lingers(&self) {
+        self.is_lingering.store(true, Ordering::Relaxed);
+    }
+
+    /// Completes when the connection is to be ended without further waiting, because another one
+    /// needs its place.
+    pub(super) async fn dropping(&self) {
+        self.drop.notified().await;
+    }
+
     /// Whether no byte was received or sent for this long, and no request is being answered.
     pub(super) fn is_quiet(&self, limit: Duration) -> bool {
         self.idle_since()
@@ -134,7 +162,22 @@ impl Activity {
 }
 
 /// A request is being answered.
-pub(super) struct Answering(Arc<Activity>);
+pub(crate) struct Answering(Arc<Activity>);
+
+/// The connection of a request on HTTP/1, where a response counts as begun once its head is ready.
+#[derive(Clone)]
+pub(crate) struct InUse(Arc<Activity>);
+
+impl InUse {
+    pub(super) fn new(activity: &Arc<Activity>) -> Self {
+        Self(Arc::clone(activity))
+    }
+
+    /// Keeps the connection from being closed as idle: its body has no end that it could wait for.
+    pub(crate) fn hold(&self) -> Answering {
+        self.0.answering()
+    }
+}
 
 impl Drop for Answering {
     fn drop(&mut self) {
@@ -160,6 +203,8 @@ struct Entry {
     peer: IpAddr,
     /// Told to close, but still open.
     is_closing: bool,
+    /// Told to end at once.
+    is_dropped: bool,
 }
 
 /// The open connections by the id of their task.
@@ -170,6 +215,8 @@ pub(super) struct Registry<Id> {
     by_peer: HashMap<IpAddr, usize>,
     /// The connections that were idle longest at the last search, the longest last.
     candidates: Vec<(Instant, Id)>,
+    /// The connections that lingered at the last search.
+    lingering: Vec<Id>,
 }
 
 impl<Id: Copy + Eq + Hash> Registry<Id> {
@@ -181,6 +228,7 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
             entries: HashMap::new(),
             by_peer: HashMap::new(),
             candidates: Vec::new(),
+            lingering: Vec::new(),
         }
     }
 
@@ -200,6 +248,8 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
         };
         let excess = self.entries.len().saturating_sub(self.connections_max);
         let admission = if excess >= RESERVE {
+            // Clients that keep sending after a refusal must not hold the places for health.
+            self.drop_lingering();
             Admission::Full
         } else if has_closed && excess < RESERVE / 2 {
             Admission::Any
@@ -218,6 +268,7 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
             activity,
             peer,
             is_closing: false,
+            is_dropped: false,
         };
         let replaced = self.entries.insert(id, entry);
         debug_assert!(replaced.is_none(), "the id of an open connection is unique");
@@ -271,6 +322,24 @@ impl<Id: Copy + Eq + Hash> Registry<Id> {
         false
     }
 
+    /// Ends a connection that has its last response, if there is one.
+    fn drop_lingering(&mut self) {
+        if self.lingering.is_empty() {
+            let is_free = |entry: &Entry| {
+                !entry.is_dropped && entry.activity.is_lingering.load(Ordering::Relaxed)
+            };
+            let entries = self.entries.iter().filter(|(_, entry)| is_free(entry));
+            self.lingering = entries.map(|(id, _)| *id).take(CANDIDATES).collect();
+        }
+        while let Some(id) = self.lingering.pop() {
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.is_dropped = true;
+                entry.activity.drop.notify_one();
+                return;
+            }
+        }
+    }
+
     fn close_idle_of(&mut self, peer: IpAddr) -> bool {
         let longest = self
             .entries
@@ -306,7 +375,7 @@ mod tests {
         milliseconds: u64,
     ) -> Arc<Activity> {
         let gauges = Metrics::default().connections.states(Port::Main);
-        let activity = Arc::new(Activity::new(gauges));
+        let activity = Arc::new(Activity::new(gauges, Readers::default()));
         activity
             .last_milliseconds
             .store(milliseconds, Ordering::Relaxed);
@@ -333,7 +402,8 @@ mod tests {
                 line.unwrap().to_owned()
             })
         };
-        let activity = Arc::new(Activity::new(metrics.connections.states(Port::Otlp)));
+        let gauges = metrics.connections.states(Port::Otlp);
+        let activity = Arc::new(Activity::new(gauges, Readers::default()));
         assert_eq!(counted(), ["1", "0", "0"]);
         activity.received(true);
         assert_eq!(counted(), ["0", "1", "0"]);
@@ -397,6 +467,31 @@ mod tests {
             .collect();
         assert_eq!(registry.admit(LOCAL), (Admission::Full, false));
         registry.ended(0);
+        assert_eq!(registry.admit(LOCAL), (Admission::HealthOnly, false));
+        drop(answers);
+    }
+
+    #[tokio::test]
+    async fn connections_that_linger_end_when_the_reserve_is_used_up() {
+        let mut registry = Registry::new(1, 100);
+        let count = u32::try_from(RESERVE).unwrap() + 1;
+        let activities: Vec<_> = (0..count)
+            .map(|id| open(&mut registry, id, LOCAL, 0))
+            .collect();
+        let answers: Vec<_> = activities
+            .iter()
+            .map(|activity| activity.answering())
+            .collect();
+        let (lingering, answered) = (&activities[7], &activities[8]);
+        lingering.lingers();
+        answered.lingers();
+        assert_eq!(registry.admit(LOCAL), (Admission::Full, false));
+        assert_eq!(registry.admit(LOCAL), (Admission::Full, false));
+        for (id, activity) in activities.iter().enumerate() {
+            let dropped = tokio::time::timeout(Duration::ZERO, activity.dropping()).await;
+            assert_eq!(dropped.is_ok(), matches!(id, 7 | 8), "connection {id}");
+        }
+        registry.ended(7);
         assert_eq!(registry.admit(LOCAL), (Admission::HealthOnly, false));
         drop(answers);
     }

@@ -73,15 +73,7 @@ impl Responses {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let mut frame = length[1..].to_vec();
-        frame.extend([kind, flags]);
-        frame.extend(stream.to_be_bytes());
-        frame.extend(payload);
-        frame
-    }
+    use crate::connection::frame_heads::frame;
 
     fn begun(streams: &[u32]) -> Responses {
         let mut responses = Responses::default();

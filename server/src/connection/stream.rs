@@ -193,7 +193,8 @@ impl GuardedStream {
             }
             let mut space = [0; PREFACE.len()];
             let mut buffer = ReadBuf::new(&mut space[self.first.len()..]);
-            let Poll::Ready(read) = self.inner.poll_read(cx, &mut buffer) else {
+            let bytes_max = buffer.remaining();
+            let Poll::Ready(read) = self.inner.poll_read(cx, &mut buffer, bytes_max) else {
                 return self.guard_head(cx).map_ok(|()| Spoken::Http1);
             };
             read?;
@@ -279,7 +280,8 @@ impl AsyncRead for GuardedStream {
         let this = &mut *self;
         let before = buffer.filled().len();
         if this.first.is_empty() {
-            let Poll::Ready(read) = this.inner.poll_read(cx, buffer) else {
+            let bytes_max = this.activity.read_bytes_max();
+            let Poll::Ready(read) = this.inner.poll_read(cx, buffer, bytes_max) else {
                 return this.guard_head(cx);
             };
             read?;
@@ -341,6 +343,7 @@ impl AsyncWrite for GuardedStream {
                 return Poll::Ready(Ok(()));
             }
             self.stall.stop();
+            self.activity.lingers();
             self.linger = Some(Linger {
                 scratch: vec![0; 16 << 10].into(),
                 left: self.inspection.linger_bytes_max(),

@@ -26,6 +26,7 @@ use crate::range::{Buffers, Content, RangeFile, Resource, respond};
 use crate::tls::{Tls, tests as testing};
 
 mod http2;
+mod reads;
 
 const FILE_BYTES: usize = 3 << 20;
 
@@ -94,6 +95,7 @@ impl Server {
         let router = Router::new()
             .route("/file", ranges)
             .route("/length", post(length))
+            .route("/pieces", post(reads::largest_piece))
             .route("/panics", get(panics))
             .route("/pauses", get(pauses))
             .route("/waits", get(waits))

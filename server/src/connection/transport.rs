@@ -4,9 +4,11 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::BufMut;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_util::io::poll_read_buf;
 
 use crate::range::{SendQueue, is_stand_in};
 use crate::tls::Encrypted;
@@ -58,15 +60,25 @@ impl Transport {
         Pin::new(tcp).poll_read(cx, scratch)
     }
 
+    /// Reads at most `bytes_max` bytes.
     pub(super) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
+        bytes_max: usize,
     ) -> Poll<io::Result<()>> {
-        match self {
-            Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
-            Self::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
+        if buffer.remaining() <= bytes_max {
+            return match self {
+                Self::Plain(tcp) => Pin::new(tcp).poll_read(cx, buffer),
+                Self::Tls(tls) => Pin::new(tls).poll_read(cx, buffer),
+            };
         }
+        let mut limited = buffer.limit(bytes_max);
+        let read = match self {
+            Self::Plain(tcp) => poll_read_buf(Pin::new(tcp), cx, &mut limited),
+            Self::Tls(tls) => poll_read_buf(Pin::new(tls), cx, &mut limited),
+        };
+        read.map_ok(|_| ())
     }
 
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

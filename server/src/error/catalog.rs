@@ -220,6 +220,9 @@ const CATALOG: &[Entry] = catalog! {
     500 "write_failed" "the storage failed",
         "it failed while the request was in flight; detail has the reason",
         "packets without a receipt may be lost; push them to another storage";
+    503 "agent_being_deleted" "the agent is being deleted",
+        "whether it is deleted, or still in use, is known soon",
+        "repeat the request";
     503 "chunk_index_in_progress" "the chunk index is being made",
         "the storage was finalized, or the server started, a moment ago",
         "send the request again after Retry-After; GET /api/v1/storages/{id}/files says in \

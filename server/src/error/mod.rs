@@ -42,6 +42,7 @@ impl From<StorageError> for Problem {
             StorageError::Busy { .. }
             | StorageError::ShareUsed { .. }
             | StorageError::EarlierRefused
+            | StorageError::AgentBeingDeleted(_)
             | StorageError::Exhausted { .. } => problem.retry_after(RETRY_SECONDS),
             StorageError::DiskLow { .. }
             | StorageError::FilesLow { .. }

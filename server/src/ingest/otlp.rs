@@ -1,15 +1,13 @@
 //! Requests of spans: admitted, and passed to the recordings.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::Extensions;
-use parking_lot::Mutex;
-use recording::{Packet, Recorder, stream_spec};
+use recording::{Packet, Recorder, RecordingError, stream_spec};
 use storage_core::{AgentSpec, BytePermit, Engine, StorageError};
-use storage_format::{AgentId, Kind, StreamId};
+use storage_format::{Kind, StreamId};
 use trace_kinds::StreamContext;
 use trace_kinds::otlp::{JSON_MEMORY_RATIO, RESOURCE_MEMORY_BYTES, RequestLimits};
 
@@ -30,10 +28,18 @@ use crate::problem::Problem;
 const STREAM: &str = "traces";
 /// Memory reserved for JSON at first, as a multiple of its length.
 const JSON_RATIO_USUAL: usize = 3;
-/// Maximum number of agents remembered as registered.
-const KNOWN_MAX: usize = 65_536;
 /// Requests of this size and above are validated on the blocking pool, in bytes.
 const LONG_BYTES: usize = 256 << 10;
+
+/// What became of the spans of an agent.
+enum Recorded {
+    /// Every recording that wants them has them.
+    Whole,
+    /// A recording has them, and another one refused them.
+    Partly(Problem),
+    /// No recording wants them.
+    Nowhere,
+}
 
 /// Accepts OTLP requests.
 pub(crate) struct TraceRequests {
@@ -44,7 +50,6 @@ pub(crate) struct TraceRequests {
     request_limits: RequestLimits,
     shares: ProtocolShares,
     decoders: DecoderMemory,
-    known: Mutex<HashSet<AgentId>>,
     stream: StreamId,
     context: Arc<StreamContext>,
 }
@@ -64,7 +69,6 @@ impl TraceRequests {
             decoders: DecoderMemory::new(limits.decoder_bytes_max()),
             limits,
             request_limits,
-            known: Mutex::default(),
             stream: STREAM.parse().expect("the name is an id"),
             context: Arc::default(),
         }
@@ -103,27 +107,41 @@ impl TraceRequests {
         }
         let mut permit = reservation.into_permit();
         let count = parts.len() as u64;
+        let mut is_begun = false;
         for part in parts {
             let bytes = part.payload.len() as u64;
             self.metrics.ingest_bytes.inc_by(bytes);
             let part_permit = permit.split(bytes);
             let spans = u64::from(part.facts.events.unwrap_or_default());
-            if self.record_part(part, part_permit, waits).await? {
-                self.metrics.spans.accepted.inc_by(spans);
-            } else {
-                outcome.unrecorded += spans;
-            }
+            let agent = part.agent.id.clone();
+            let refused = match self.record_part(part, part_permit, waits).await {
+                Ok(Recorded::Whole) => {
+                    is_begun = true;
+                    self.metrics.spans.accepted.inc_by(spans);
+                    continue;
+                }
+                Ok(Recorded::Nowhere) => {
+                    outcome.unrecorded += spans;
+                    continue;
+                }
+                Ok(Recorded::Partly(problem)) => problem,
+                // Sent again, what is stored would be stored twice.
+                Err(problem) if is_begun => problem,
+                Err(problem) => return Err(problem),
+            };
+            is_begun = true;
+            outcome.refused += spans;
+            tracing::warn!(
+                %agent, spans, problem = refused.code(),
+                "spans are not stored, and are not sent again: others of their request are stored"
+            );
         }
         let spans = &self.metrics.spans;
         spans.invalid_id.inc_by(outcome.rejected);
+        spans.refused.inc_by(outcome.refused);
         spans.not_recorded.inc_by(outcome.unrecorded);
         self.metrics.ingest_packets.inc_by(count);
         Ok(outcome)
-    }
-
-    /// Forgets an agent that was deleted: its next spans register it again.
-    pub(crate) fn forget(&self, agent: &AgentId) {
-        self.known.lock().remove(agent);
     }
 
     /// Validates a request and divides it by agent, with memory reserved for what it takes in
@@ -191,14 +209,15 @@ impl TraceRequests {
         Ok(None)
     }
 
-    /// Whether a recording accepts it.
+    /// Records the spans of an agent. An error means that they are nowhere.
     async fn record_part(
         &self,
         part: Part,
         permit: BytePermit,
         waits: bool,
-    ) -> Result<bool, Problem> {
-        self.ensure_registered(&part.agent).await?;
+    ) -> Result<Recorded, Problem> {
+        let registered = self.ensure_registered(&part.agent).await;
+        registered.map_err(registered_again)?;
         let packet = Packet {
             agent: part.agent.id,
             stream: self.stream.clone(),
@@ -209,25 +228,29 @@ impl TraceRequests {
             arrival: storage_core::clock::now_ns(),
             context: Arc::clone(&self.context),
         };
-        let delivered = self.recorder.push(packet, permit, waits).await?;
-        let mut refused = None;
+        let delivered = match self.recorder.push(packet, permit, waits).await {
+            Err(RecordingError::Storage(error)) => return Err(registered_again(error).into()),
+            delivered => delivered?,
+        };
+        let mut refused = delivered.refused;
+        let mut is_stored = delivered.is_accepted && delivered.recorded.is_empty();
         for recorded in delivered.recorded {
-            if let Some(error) = recorded.pending.await.refused {
-                refused = Some(error);
+            match recorded.pending.await.refused {
+                Some(error) => refused = Some(error),
+                None => is_stored = true,
             }
         }
         match refused {
-            Some(error) => Err(error.into()),
-            None => Ok(delivered.is_accepted),
+            Some(error) if is_stored => Ok(Recorded::Partly(error.into())),
+            Some(error) => Err(registered_again(error).into()),
+            None if delivered.is_accepted => Ok(Recorded::Whole),
+            None => Ok(Recorded::Nowhere),
         }
     }
 
     /// Registers an agent that is unknown and declares the stream of its requests. Agents that are
     /// already registered are not changed.
     async fn ensure_registered(&self, agent: &AgentSpec) -> Result<(), StorageError> {
-        if self.known.lock().contains(&agent.id) {
-            return Ok(());
-        }
         let known = match self.engine.agents().get(&agent.id) {
             Ok(known) => known,
             Err(StorageError::AgentNotFound(_)) => {
@@ -240,12 +263,18 @@ impl TraceRequests {
             let spec = stream_spec(self.stream.clone(), Kind::Otlp);
             self.engine.agents().declare_stream(&agent.id, spec).await?;
         }
-        let mut all = self.known.lock();
-        if all.len() >= KNOWN_MAX {
-            all.clear();
-        }
-        all.insert(agent.id.clone());
         Ok(())
+    }
+}
+
+/// An agent that is deleted while its spans are stored is registered by their repetition, so the
+/// sender is told to repeat them, as it is while the agent is being deleted.
+fn registered_again(error: StorageError) -> StorageError {
+    match error {
+        StorageError::AgentNotFound(agent) | StorageError::StreamNotFound { agent, .. } => {
+            StorageError::AgentBeingDeleted(agent)
+        }
+        error => error,
     }
 }
 
@@ -259,4 +288,28 @@ async fn on_this_or_blocking<T: Send + 'static>(
     }
     let reading = tokio::task::spawn_blocking(read).await;
     Ok(reading.map_err(|_| StorageError::Stopping)??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_of_an_agent_that_is_deleted_meanwhile_are_sent_again() {
+        let agent = || "shop".parse().expect("an id");
+        let stream = STREAM.parse().expect("an id");
+        let gone = [
+            StorageError::AgentNotFound(agent()),
+            StorageError::StreamNotFound {
+                agent: agent(),
+                stream,
+            },
+        ];
+        for error in gone {
+            let problem = Problem::from(registered_again(error));
+            assert_eq!(problem.status(), http::StatusCode::SERVICE_UNAVAILABLE);
+        }
+        let other = registered_again(StorageError::PacketEmpty);
+        assert_eq!(other.code(), "packet_empty");
+    }
 }

@@ -45,6 +45,8 @@ pub(crate) struct ExportOutcome {
     pub(crate) rejected: u64,
     /// Spans that no recording accepts.
     pub(crate) unrecorded: u64,
+    /// Spans that could not be stored after others of their request were.
+    pub(crate) refused: u64,
 }
 
 /// The spans of one agent in a request.
@@ -164,6 +166,7 @@ impl ValidRequest {
         let outcome = ExportOutcome {
             rejected: self.rejected,
             unrecorded: 0,
+            refused: 0,
         };
         (parts, outcome)
     }

@@ -23,6 +23,8 @@ pub(crate) struct QueryMetrics {
     pub(crate) indexed_bytes: IntCounter,
     /// Failed attempts to complete the chunk indexes of a storage.
     pub(crate) index_failures: IntCounter,
+    /// Bytes of all files of events when the last one was made.
+    pub(crate) event_files_bytes: IntGauge,
 }
 
 impl QueryMetrics {
@@ -70,6 +72,10 @@ impl QueryMetrics {
             index_failures: maker.counter(
                 "tracehold_index_failures_total",
                 "Failed attempts to complete the chunk indexes of a storage.",
+            ),
+            event_files_bytes: maker.gauge(
+                "tracehold_event_files_bytes",
+                "Bytes of all files of events when the last one was made.",
             ),
         }
     }

@@ -56,7 +56,12 @@ impl RouteGroup {
     /// The group a request belongs to.
     pub(crate) fn of(method: &Method, path: &str) -> Self {
         if path.starts_with("/storage/") {
-            return Self::Files;
+            // A view is a query.
+            return if path.contains("/view/") {
+                Self::Storages
+            } else {
+                Self::Files
+            };
         }
         let Some(rest) = path.strip_prefix("/api/v1") else {
             return match path {
@@ -92,6 +97,7 @@ mod tests {
     fn paths_fall_into_groups() {
         for (path, group) in [
             ("/storage/x/y.itdata", RouteGroup::Files),
+            ("/storage/x/view/1-2.json", RouteGroup::Storages),
             ("/api/v1/storages/x/packets/7", RouteGroup::Files),
             (
                 "/api/v1/storages/x/agents/a/streams/s/packets",

@@ -12,6 +12,8 @@ pub(crate) struct SpanMetrics {
     pub(crate) invalid_id: IntCounter,
     /// Rejected because no recording accepts them.
     pub(crate) not_recorded: IntCounter,
+    /// Rejected because they could not be stored after others of their request were.
+    pub(crate) refused: IntCounter,
 }
 
 impl SpanMetrics {
@@ -19,7 +21,8 @@ impl SpanMetrics {
         let rejected = maker.counters(
             "tracehold_ingest_spans_rejected_total",
             "Spans not stored although their request was accepted, by reason: their ids are \
-             invalid, or no recording accepts them.",
+             invalid, no recording accepts them, or they could not be stored after others of \
+             their request were.",
             &["reason"],
         );
         Self {
@@ -29,6 +32,7 @@ impl SpanMetrics {
             ),
             invalid_id: rejected.with_label_values(&["invalid_id"]),
             not_recorded: rejected.with_label_values(&["not_recorded"]),
+            refused: rejected.with_label_values(&["refused"]),
         }
     }
 }

@@ -8,7 +8,7 @@ use chunk_index::BundleContent;
 use storage_core::{Engine, StorageError};
 use storage_format::{DataFileId, LeafId, StorageId};
 
-use super::{ProvenanceError, Provenances, decode, open, owner};
+use super::{ProvenanceError, Provenances, decode, open, owner, unread};
 use crate::bundling::{Sections, write_bundle};
 use crate::leaf_sidecars::LeafSidecars;
 
@@ -17,7 +17,8 @@ impl Provenances {
     /// was any to move.
     ///
     /// # Errors
-    /// When the storage was deleted, or cannot be read or written.
+    /// When the storage was deleted, or cannot be read or written. What was not read stays where
+    /// it is.
     pub(crate) async fn bundle(
         &self,
         engine: &Engine,
@@ -25,6 +26,7 @@ impl Provenances {
     ) -> Result<bool, ProvenanceError> {
         let _one_at_a_time = self.0.lock().await;
         let sidecars = Arc::new(open(engine, id).await?);
+        sidecars.bundles().all_read().map_err(unread)?;
         let groups = groups(engine, id, &sidecars).await?;
         let mut has_moved = false;
         for (file, leaves) in groups {
@@ -94,8 +96,10 @@ async fn bundle_file(
             if moved.contains(&leaf) {
                 continue;
             }
-            // A damaged section is of no use to anybody.
-            if let Ok(Some(bytes)) = sidecars.bundles().read(leaf) {
+            // A damaged section is of no use to anybody. If one cannot be read now, the bundle
+            // stays as it is.
+            let kept = sidecars.bundles().read_to_keep(leaf);
+            if let Some(bytes) = kept.map_err(unread)? {
                 sections.add::<ProvenanceError>(leaf, &bytes)?;
             }
         }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chunk_index::{BundleContent, Identity, Provenance, Segment, SidecarError, SourceFile};
 use io_trace::Cause;
+use query_engine::is_damage;
 use storage_core::{Engine, LeafInfo, PacketInfo, Selection, StorageError};
 use storage_format::paths::FileName;
 use storage_format::{AgentId, LeafId, StorageId, StreamId};
@@ -80,7 +81,8 @@ impl Provenances {
     /// Stores the reported provenance of packets that are in the storage; returns their number.
     ///
     /// # Errors
-    /// When the storage does not exist or cannot be written.
+    /// When the storage does not exist, cannot be written, or what was reported before cannot be
+    /// read.
     pub(crate) async fn store(
         &self,
         engine: &Engine,
@@ -127,8 +129,8 @@ impl Provenances {
         of_leaves: BTreeMap<LeafId, Provenance>,
         grown_from: Option<Identity>,
     ) -> Result<(), ProvenanceError> {
-        let sidecars = open(engine, id).await?;
-        let sidecars = Arc::new(sidecars);
+        let sidecars = Arc::new(open(engine, id).await?);
+        sidecars.bundles().all_read().map_err(unread)?;
         let (_, keys) = engine.reading().leaf_keys(id).await?;
         let known: BTreeSet<LeafId> = keys.iter().map(|key| key.leaf).collect();
         for (leaf, reported) in of_leaves {
@@ -138,13 +140,13 @@ impl Provenances {
             let sidecars = Arc::clone(&sidecars);
             let write = move || {
                 let owner = owner(id, leaf);
-                let mut known = read(&sidecars, leaf, &owner).unwrap_or_default();
+                let mut known = read(&sidecars, leaf, &owner)?.unwrap_or_default();
                 known.owner = owner;
                 if let (Some(before), [source]) = (&grown_from, &reported.sources[..]) {
                     grow(&mut known, before, source);
                 }
                 merge(&mut known, &reported);
-                known.encode()
+                Ok::<_, ProvenanceError>(known.encode()?)
             };
             let bytes = tokio::task::spawn_blocking(write).await;
             let bytes = bytes.map_err(|_| StorageError::Stopping)??;
@@ -211,6 +213,9 @@ pub(crate) async fn load(
                     }
                     Err(Unusable::Moved) => has_moved = true,
                     Err(Unusable::Invalid(reason)) => warn_of(*leaf, &reason),
+                    Err(Unusable::Unread(error)) => {
+                        tracing::warn!(%leaf, %error, "cannot read the provenance of a leaf now");
+                    }
                 }
             }
             (known, has_moved)
@@ -240,6 +245,17 @@ enum Unusable {
     /// Its file is not where it was: it is in a bundle now.
     Moved,
     Invalid(String),
+    /// It cannot be read now.
+    Unread(std::io::Error),
+}
+
+/// Provenance that cannot be read now: what would replace it is not written.
+fn unread(source: std::io::Error) -> ProvenanceError {
+    ProvenanceError::Storage(StorageError::Io {
+        operation: "read the provenance of leaves in",
+        path: "the folder of the storage".into(),
+        source,
+    })
 }
 
 fn warn_of(leaf: LeafId, reason: &str) {
@@ -250,15 +266,20 @@ fn warn_of(leaf: LeafId, reason: &str) {
     );
 }
 
-/// The provenance of a leaf; `None` if there is none or it is invalid.
-fn read(sidecars: &LeafSidecars, leaf: LeafId, owner: &str) -> Option<Provenance> {
+/// The provenance of a leaf, to be replaced; `None` if there is none or it is invalid.
+fn read(
+    sidecars: &LeafSidecars,
+    leaf: LeafId,
+    owner: &str,
+) -> Result<Option<Provenance>, ProvenanceError> {
     match try_read(sidecars, leaf, owner) {
-        Ok(known) => known,
-        Err(Unusable::Moved) => None,
+        Ok(known) => Ok(known),
+        Err(Unusable::Moved) => Ok(None),
         Err(Unusable::Invalid(reason)) => {
             warn_of(leaf, &reason);
-            None
+            Ok(None)
         }
+        Err(Unusable::Unread(error)) => Err(unread(error)),
     }
 }
 
@@ -272,7 +293,8 @@ fn try_read(
         Ok(Some(bytes)) => decode(&bytes, owner).map(Some).map_err(Unusable::Invalid),
         Ok(None) => Ok(None),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(Unusable::Moved),
-        Err(error) => Err(Unusable::Invalid(error.to_string())),
+        Err(error) if is_damage(&error) => Err(Unusable::Invalid(error.to_string())),
+        Err(error) => Err(Unusable::Unread(error)),
     }
 }
 
@@ -290,7 +312,8 @@ fn decode(bytes: &[u8], owner: &str) -> Result<Provenance, String> {
 pub(crate) fn check(sidecars: &LeafSidecars, id: StorageId, leaf: &LeafInfo) -> Result<(), String> {
     let known = match try_read(sidecars, leaf.leaf, &owner(id, leaf.leaf)) {
         Ok(Some(known)) => known,
-        Ok(None) | Err(Unusable::Moved) => return Ok(()),
+        // Nothing is known against what cannot be read now.
+        Ok(None) | Err(Unusable::Moved | Unusable::Unread(_)) => return Ok(()),
         Err(Unusable::Invalid(reason)) => return Err(reason),
     };
     let mut packets: Vec<u64> = known.segments.iter().map(|segment| segment.chunk).collect();

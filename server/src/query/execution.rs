@@ -16,6 +16,7 @@ use storage_format::storage_file::StorageState;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
+use super::missing::missing;
 use super::queries::Queries;
 use super::question::{AnswerError, Question, ResultKind};
 use super::unreadable::UnreadableData;
@@ -310,45 +311,26 @@ impl QueryTask {
         }
     }
 
-    /// What is missing in the storages since they were repaired, or is not known: what is behind a
-    /// damage of their log, or what is missing if their repair file cannot be read.
+    /// What is missing in the storages.
     ///
     /// # Errors
     /// When something is missing: a strict query does not skip it.
     fn missing(&self) -> Result<Vec<Skipped>, ReadError> {
-        let mut found = Vec::new();
-        for &id in &self.question.storages {
-            // One that was deleted meanwhile cannot be read, either.
-            let storages = self.engine.storages();
-            let packets = storages.missing_packets(id).unwrap_or(0);
-            if packets > 0 {
-                let since = "packets are missing since it was repaired";
-                found.push((
-                    id,
-                    packets,
-                    format!("storage {id}: up to {packets} {since}"),
-                ));
-            }
-            if let Ok(Some(reason)) = storages.unknown(id) {
-                found.push((id, 1, format!("storage {id}: {reason}")));
-            }
+        let found = missing(&self.engine, &self.question.storages);
+        let first = found.first().and_then(|first| first.reasons.first());
+        match first.filter(|_| self.question.request.strict) {
+            Some(reason) => Err(ReadError::Incomplete {
+                reason: reason.clone(),
+            }),
+            None => Ok(found),
         }
-        let (true, Some((_, _, reason))) = (self.question.request.strict, found.first()) else {
-            let skipped = found.into_iter().map(|(id, parts, reason)| Skipped {
-                storage: Some(id),
-                parts,
-                reasons: vec![reason],
-            });
-            return Ok(skipped.collect());
-        };
-        let reason = reason.clone();
-        Err(ReadError::Incomplete { reason })
     }
 
     /// Returns the summary, and the complete result if it may be cached.
     fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<(Summary, Option<Vec<u8>>), ReadError> {
         let _running = self.metrics.queries.began();
-        let set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
+        let mut set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
+        set.drop_outdated(&self.question.request)?;
         self.request_missing_indexes(&set);
         let fields = self.question.fields();
         let sources = set.sources(&self.question.request, &fields)?;
@@ -441,6 +423,8 @@ impl QueryTask {
         sources: &[Box<dyn query_engine::ChunkSource>],
         missing: Vec<Skipped>,
     ) -> Result<Report, ReadError> {
+        // Rows say it themselves.
+        self.question.request.missing.clone_from(&missing);
         let with_missing = |mut report: Report| {
             report.skipped.extend(missing);
             report
@@ -464,7 +448,6 @@ impl QueryTask {
                     self.limits,
                     &mut write,
                 )
-                .map(with_missing)
             }
             ResultKind::Count => {
                 let (count, report) = count(sources, request, self.limits)?;
@@ -478,29 +461,22 @@ impl QueryTask {
                 write(format!("{line}\n").as_bytes()).map_err(ReadError::Output)?;
                 Ok(report)
             }
-            ResultKind::Fields => {
-                let (fields, mut report) = list_fields(sources, request, self.limits)?;
-                let notes = write_groups(
-                    *format,
-                    &field_columns(),
-                    &fields,
-                    self.limits.row_group_bytes,
-                    &mut write,
-                )?;
-                report.notes.extend(notes);
-                Ok(with_missing(report))
-            }
-            ResultKind::Groups(spec) => {
-                let (groups, report) = group_by(sources, request, spec, self.limits)?;
+            ResultKind::Fields | ResultKind::Groups(_) => {
+                let (columns, (rows, report)) = match result {
+                    ResultKind::Groups(spec) => {
+                        let found = group_by(sources, request, spec, self.limits)?;
+                        (spec.columns()?, found)
+                    }
+                    _ => {
+                        let found = list_fields(sources, request, self.limits)?;
+                        (field_columns(), found)
+                    }
+                };
                 let mut report = with_missing(report);
                 out.announce(&Summary::of(&report))?;
-                let notes = write_groups(
-                    *format,
-                    &spec.columns()?,
-                    &groups,
-                    self.limits.row_group_bytes,
-                    &mut |bytes: &[u8]| out.write(bytes),
-                )?;
+                let bytes_max = self.limits.row_group_bytes;
+                let mut write = |bytes: &[u8]| out.write(bytes);
+                let notes = write_groups(*format, &columns, &rows, bytes_max, &mut write)?;
                 report.notes.extend(notes);
                 Ok(report)
             }

@@ -1,13 +1,17 @@
 //! Queries over storages: their leaves are sources of `query-engine`, each query runs on its own
 //! thread, and rows are streamed as they are found.
 
+mod events;
 mod execution;
+mod missing;
 mod queries;
 mod question;
 mod time_bases;
 mod unreadable;
 
+pub(crate) use events::EventsError;
 pub(crate) use execution::{Answer, Rows, Summary, columns};
+pub(crate) use missing::missing;
 pub(crate) use queries::Queries;
 pub(crate) use question::{AnswerError, Question, ResultKind, RowsFormat};
 pub(crate) use time_bases::time_bases;

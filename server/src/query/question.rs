@@ -32,6 +32,8 @@ pub(crate) enum RowsFormat {
     Parquet,
     /// A Perfetto trace.
     Perfetto,
+    /// A Chrome trace in JSON.
+    Chrome,
 }
 
 impl From<RowsFormat> for Format {
@@ -43,6 +45,7 @@ impl From<RowsFormat> for Format {
             RowsFormat::Arrow => Self::Arrow,
             RowsFormat::Parquet => Self::Parquet,
             RowsFormat::Perfetto => Self::Perfetto,
+            RowsFormat::Chrome => Self::Chrome,
         }
     }
 }

@@ -95,6 +95,15 @@ async fn receipts_are_sent_as_json() {
     }
 }
 
+/// A list that is nearly as long as a piece is in two: the first ends where a receipt of any length
+/// fits no more.
+#[tokio::test]
+async fn receipts_around_the_size_of_a_piece_are_all_sent() {
+    for count in 180..420 {
+        check(&regular(count)).await;
+    }
+}
+
 #[test]
 fn receipts_of_small_packets_take_a_few_bytes() {
     let receipts = receipts(&regular(65_536), &ReceiptMemory::new(0));

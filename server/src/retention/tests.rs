@@ -138,7 +138,7 @@ async fn no_age_counts_after_the_clock_jumps_during_a_deletion() {
         };
         (first + 60 * NS + 1 + jump, start)
     });
-    let round = delete_planned(&app, &policy, &mut ages).await;
+    let round = delete_planned(&app, &policy, &mut ages, PLAN_LASTS).await;
     assert_eq!(round.deleted, 1);
     assert_eq!(names(&engine), ["second", "third"]);
     assert!(!app.ages_trusted.load(Ordering::Relaxed));
@@ -176,7 +176,7 @@ async fn a_round_has_one_plan_and_leaves_what_was_held_meanwhile() {
         reads.set(reads.get() + 1);
         (later, start)
     });
-    let round = delete_planned(&app, &policy, &mut ages).await;
+    let round = delete_planned(&app, &policy, &mut ages, PLAN_LASTS).await;
     // The second plan finds nothing.
     let wanted = Round {
         plans: 2,
@@ -185,6 +185,28 @@ async fn a_round_has_one_plan_and_leaves_what_was_held_meanwhile() {
     assert_eq!(round, wanted);
     assert_eq!(names(&engine), ["held"]);
     assert!(reads.get() > 20);
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_on_which_plans_take_longer_than_they_last_deletes() {
+    let folder = tempfile::tempdir().unwrap();
+    let (app, engine) = app(folder.path()).await;
+    finalized(&engine, "first").await;
+    let (_, last) = finalized(&engine, "second").await;
+    let policy = Policy {
+        age_seconds_max: Some(60),
+        ..Policy::default()
+    };
+    let start = since_boot();
+    let mut ages = Ages::new(|| (last + 61 * NS, start));
+    let round = delete_planned(&app, &policy, &mut ages, Duration::ZERO);
+    let round = tokio::time::timeout(Duration::from_secs(60), round).await;
+    let wanted = Round {
+        plans: 3,
+        deleted: 2,
+    };
+    assert_eq!(round.unwrap(), wanted);
     engine.shutdown().await.unwrap();
 }
 
@@ -210,7 +232,7 @@ async fn what_a_job_began_to_read_during_a_deletion_is_left() {
         }
         (last + 61 * NS, start)
     });
-    let round = delete_planned(&app, &policy, &mut ages).await;
+    let round = delete_planned(&app, &policy, &mut ages, PLAN_LASTS).await;
     assert_eq!(round.deleted, 2);
     assert_eq!(names(&engine), ["third"]);
     drop(job.take());

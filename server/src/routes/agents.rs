@@ -48,7 +48,8 @@ pub(super) struct AgentDocument {
     /// Whether the agent has trace metadata.
     has_metadata: bool,
     /// Bytes of its packets as stored, in all storages, as of a few seconds ago; null while they
-    /// are not known after a start.
+    /// are not known, and for tokens that are limited to storages. Without a quota they are
+    /// determined when somebody asks.
     stored_bytes: Option<u64>,
     /// As many may be stored; null for no limit.
     quota_bytes_max: Option<u64>,
@@ -114,7 +115,7 @@ impl From<&StreamSpec> for StreamDocument {
 }
 
 impl AgentDocument {
-    fn of(app: &AppState, agent: &Agent) -> Self {
+    fn of(app: &AppState, agent: &Agent, caller: &Caller) -> Self {
         let usage = app.engine.quotas().of(&agent.spec.id);
         Self {
             id: agent.spec.id.to_string(),
@@ -123,7 +124,7 @@ impl AgentDocument {
             attributes: agent.spec.attributes.clone(),
             streams: agent.streams.iter().map(StreamDocument::from).collect(),
             has_metadata: agent.metadata_checksum.is_some(),
-            stored_bytes: usage.stored_bytes,
+            stored_bytes: usage.stored_bytes.filter(|_| caller.sees_all_storages()),
             quota_bytes_max: usage.bytes_max,
             has_own_quota: usage.is_own,
         }
@@ -142,6 +143,7 @@ impl AgentDocument {
 )]
 pub(super) async fn register(
     State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
     Path(agent): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -159,7 +161,7 @@ pub(super) async fn register(
         attributes: request.attributes,
     };
     let agent = app.engine.agents().register(spec).await?;
-    Ok(Json(AgentDocument::of(&app, &agent)))
+    Ok(Json(AgentDocument::of(&app, &agent, &caller)))
 }
 
 fn agent_malformed() -> Problem {
@@ -185,6 +187,7 @@ pub(super) async fn list(
     uri: Uri,
 ) -> Result<Json<Page<AgentDocument>>, Problem> {
     let parameters: AgentsQuery = query(&uri)?;
+    app.engine.quotas().ask().await;
     let agents = app.engine.agents().all();
     let after = parameters.cursor.as_deref().unwrap_or("");
     let rest = agents
@@ -192,7 +195,7 @@ pub(super) async fn list(
         .filter(|agent| agent.spec.id.as_str() > after && caller.sees_agent(&agent.spec.id));
     let limit = limit_of(parameters.limit)?;
     Ok(Json(Page::of(
-        rest.map(|agent| AgentDocument::of(&app, agent)),
+        rest.map(|agent| AgentDocument::of(&app, agent, &caller)),
         limit,
         |agent| agent.id.clone(),
     )))
@@ -209,10 +212,12 @@ pub(super) async fn list(
 )]
 pub(super) async fn show(
     State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
     Path(agent): Path<String>,
 ) -> Result<Json<AgentDocument>, Problem> {
     let agent = app.engine.agents().get(&agent.parse()?)?;
-    Ok(Json(AgentDocument::of(&app, &agent)))
+    app.engine.quotas().ask().await;
+    Ok(Json(AgentDocument::of(&app, &agent, &caller)))
 }
 
 /// Deletes an agent with its streams and trace metadata, which finalized storages keep. It is
@@ -231,7 +236,6 @@ pub(super) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let id: AgentId = agent.parse()?;
     app.engine.delete_agent(&id).await?;
-    app.traces.forget(&id);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -247,6 +251,7 @@ pub(super) async fn delete(
 )]
 pub(super) async fn set_quota(
     State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
     Path(agent): Path<String>,
     headers: HeaderMap,
     body: Body,
@@ -258,7 +263,7 @@ pub(super) async fn set_quota(
         .set(&id, Some(request.bytes_max))
         .await?;
     let agent = app.engine.agents().get(&id)?;
-    Ok(Json(AgentDocument::of(&app, &agent)))
+    Ok(Json(AgentDocument::of(&app, &agent, &caller)))
 }
 
 /// Takes the own quota of an agent away: that of the settings applies again.

@@ -36,6 +36,7 @@ static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
         "docs.css" CSS;
         "agents.js" SCRIPT;
         "api.js" SCRIPT;
+        "changes.js" SCRIPT;
         "completion.js" SCRIPT;
         "docs.js" SCRIPT;
         "dom.js" SCRIPT;

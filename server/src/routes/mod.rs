@@ -3,12 +3,14 @@
 
 mod agents;
 mod archives;
+mod changes;
 mod checks;
 mod copies;
 mod cors;
 mod description;
 mod descriptors;
 mod documents;
+mod event_files;
 mod files;
 mod finalizations;
 mod health;
@@ -25,6 +27,7 @@ mod parameters;
 mod provenance;
 mod query;
 mod recordings;
+mod references;
 mod refusals;
 mod retention;
 mod secret_lists;
@@ -34,6 +37,7 @@ mod storages;
 mod strict_json;
 mod tokens;
 mod verify;
+mod view;
 
 use std::sync::Arc;
 
@@ -131,9 +135,11 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(shares::revoke))
         .routes(routes!(storages::open))
         .routes(routes!(finalizations::finalize))
+        .routes(routes!(changes::follow))
         .routes(routes!(storages::status))
         .routes(routes!(query::of_storage))
         .routes(routes!(query::of_many))
+        .routes(routes!(view::of_api))
         .routes(routes!(verify::verify))
         .routes(routes!(io_trace::start))
         .routes(routes!(io_trace::stop))
@@ -165,6 +171,9 @@ fn paths() -> (Router<Arc<AppState>>, Description) {
     let (router, mut description) = OpenApiRouter::with_openapi(Head::openapi())
         .nest("/api/v1", api())
         .routes(routes!(files::read))
+        .routes(routes!(view::of_files))
+        .routes(routes!(event_files::read))
+        .routes(routes!(references::read))
         .routes(routes!(otlp::traces))
         .routes(routes!(health::livez))
         .routes(routes!(health::readyz))

@@ -23,6 +23,10 @@ const INVALID: &str = "spans whose trace id is not 16 bytes, whose span id is no
 const NOT_RECORDED: &str = "no recording accepts these spans, so they are not stored: start one \
                             with `tracehold record start`, or set recording.standing = true";
 
+const REFUSED: &str = "these spans could not be stored, or not in every recording, after other \
+                       spans of the request were; do not send the request again, because those \
+                       would be stored twice; the log of the server has the reason";
+
 /// Accepts an `ExportTraceServiceRequest` in protobuf or JSON, optionally compressed with gzip or
 /// zstd. Responds when the spans are durable in every recording that accepts them. Responses have
 /// the encoding of the request: an `ExportTraceServiceResponse` or a `google.rpc.Status`.
@@ -97,16 +101,15 @@ fn partial_success(encoding: OtlpEncoding, outcome: ExportOutcome) -> Vec<u8> {
     let reasons: Vec<String> = [
         (outcome.rejected, INVALID),
         (outcome.unrecorded, NOT_RECORDED),
+        (outcome.refused, REFUSED),
     ]
     .iter()
     .filter(|(count, _)| *count > 0)
     .map(|(count, reason)| format!("{count}: {reason}"))
     .collect();
     let message = reasons.join("; ");
-    match (
-        encoding,
-        outcome.rejected.saturating_add(outcome.unrecorded),
-    ) {
+    let counts = [outcome.rejected, outcome.unrecorded, outcome.refused];
+    match (encoding, counts.into_iter().fold(0, u64::saturating_add)) {
         (OtlpEncoding::Protobuf, 0) => Vec::new(),
         (OtlpEncoding::Json, 0) => b"{}".to_vec(),
         (OtlpEncoding::Protobuf, rejected) => {

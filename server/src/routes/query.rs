@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
-use query_engine::{BareTimes, Cancel, GroupSpec, Progress, Request, ResultOrder};
+use query_engine::{BareTimes, GroupSpec, Request, ResultOrder};
 use query_language::time::parse_duration;
 use query_language::{Aggregate, OrderKey, Query, check_fields, parse_fields};
 use recording::Instant;
@@ -185,7 +185,7 @@ impl QueryBody {
             ResultKind::Groups(_) | ResultKind::Fields if !format.supports_groups() => {
                 return Err(malformed(GroupsError::Timeline.to_string()));
             }
-            ResultKind::Rows(_) if format == Format::Perfetto && !order.keys.is_empty() => {
+            ResultKind::Rows(_) if format.is_timeline() && !order.keys.is_empty() => {
                 return Err(malformed(
                     "a timeline is in order of time: leave out order_by".to_owned(),
                 ));
@@ -212,8 +212,7 @@ impl QueryBody {
                 bare_times,
                 strict: self.strict,
                 order,
-                cancel: Cancel::default(),
-                progress: Progress::default(),
+                ..Request::default()
             },
             result,
             format,
@@ -318,7 +317,8 @@ fn storage_named(name: &str) -> Problem {
     .remedy("GET /api/v1/storages lists all storages")
 }
 
-async fn answer(
+/// The response with the answer to a question.
+pub(super) async fn answer(
     app: &Arc<AppState>,
     question: Question,
     version: Version,

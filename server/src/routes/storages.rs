@@ -12,8 +12,8 @@ use query_language::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use storage_core::{
-    Created, IdempotencyKey, NewStorage, StorageFilter, StorageInfo, StoragePatch, StorageStatus,
-    UnknownLabels,
+    Created, IdempotencyKey, ListOrder, NewStorage, SealState, StorageFilter, StorageInfo,
+    StoragePatch, StorageStatus, UnknownLabels,
 };
 use storage_format::storage_file::StorageState;
 use storage_format::{FORMAT_VERSION, StorageId};
@@ -106,7 +106,7 @@ pub(super) struct RecoveryDocument {
 
 impl StorageDocument {
     /// The document of a storage that may not be recovered yet.
-    fn of(app: &AppState, info: StorageInfo) -> Self {
+    pub(super) fn of(app: &AppState, info: StorageInfo) -> Self {
         // A recovery that ended since the storage was read makes it look older, not different.
         let recovery = app.engine.storages().recovery(info.id);
         let recovery = recovery.map(|recovery| RecoveryDocument {
@@ -181,16 +181,6 @@ enum Order {
     #[default]
     Oldest,
     Newest,
-}
-
-impl Order {
-    /// Whether a storage comes after the last one of the page before.
-    fn is_after(self, id: StorageId, last: StorageId) -> bool {
-        match self {
-            Self::Oldest => id > last,
-            Self::Newest => id < last,
-        }
-    }
 }
 
 /// Whether a storage is one that `wanted`, in lower case, looks for.
@@ -305,14 +295,13 @@ pub(super) async fn list(
     };
     let order = parameters.order.unwrap_or_default();
     let search = parameters.search.map(|text| text.to_lowercase());
-    let mut storages = app.engine.storages().list(&filter);
-    if order == Order::Newest {
-        storages.reverse();
-    }
+    let order = ListOrder {
+        after,
+        is_newest_first: order == Order::Newest,
+    };
+    let storages = app.engine.storages();
     let rest = storages
-        .into_iter()
-        .filter(|info| after.is_none_or(|after| order.is_after(info.id, after)))
-        .filter(|info| caller.sees_storage(info.id))
+        .each(&filter, order, |id| caller.sees_storage(id))
         .filter(|info| search.as_ref().is_none_or(|text| is_found(info, text)));
     let limit = limit_of(parameters.limit)?;
     Ok(Json(Page::of(
@@ -430,6 +419,7 @@ pub(super) async fn delete(
     };
     app.engine.storages().delete_with(id, labels).await?;
     app.open_files.close(id);
+    app.event_files.close(id);
     app.unreadable.forget(id);
     Ok(StatusCode::NO_CONTENT)
 }
@@ -460,7 +450,8 @@ pub(super) async fn open(
              failed_packets, queued_packets, queued_bytes, written_packets, written_bytes, \
              stored_bytes, lost, missing_packets, missing_unknown, bytes_per_second, \
              packets_per_second, arranged_bytes, \
-             arranging_bytes, damage, damaged_places, failure; unreadable_records and unreadable: what queries and \
+             arranging_bytes, damage, damaged_places, failure; sealed: none, sealed, or broken if the \
+             seal cannot be read or lists other files; unreadable_records and unreadable: what queries and \
              indexes could not read since the server started"),
         NotFound,
     ),
@@ -472,6 +463,7 @@ pub(super) async fn status(
     let id = id.parse()?;
     Ok(Json(StatusDocument {
         status: app.engine.storages().status(id)?,
+        sealed: app.engine.storages().seal_state(id).await?,
         unreadable: app.unreadable.of(id),
     }))
 }
@@ -481,6 +473,7 @@ pub(super) async fn status(
 pub(super) struct StatusDocument {
     #[serde(flatten)]
     status: StorageStatus,
+    sealed: SealState,
     #[serde(flatten)]
     unreadable: Unreadable,
 }

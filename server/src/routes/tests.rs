@@ -32,6 +32,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("delete", "/api/v1/agents/{agent}/quota"),
     ("put", "/api/v1/agents/{agent}/metadata"),
     ("put", "/api/v1/agents/{agent}/streams/{stream}"),
+    ("get", "/api/v1/changes"),
     ("get", "/api/v1/jobs"),
     ("delete", "/api/v1/jobs/{job}"),
     ("get", "/api/v1/jobs/{job}"),
@@ -68,6 +69,10 @@ const CONTRACT: &[(&str, &str)] = &[
     ("post", "/api/v1/storages/{id}/query"),
     ("get", "/api/v1/storages/{id}/status"),
     ("post", "/api/v1/storages/{id}/verify"),
+    ("get", "/api/v1/storages/{id}/view/{window}"),
+    ("get", "/storage/{id}/events/{table}"),
+    ("get", "/storage/{id}/references.json"),
+    ("get", "/storage/{id}/view/{window}"),
     ("get", "/api/v1/retention"),
     ("get", "/docs"),
     ("get", "/livez"),
@@ -85,6 +90,8 @@ fn filled(path: &str) -> String {
         .replace("{agent}", "a")
         .replace("{stream}", "s")
         .replace("{file}", "f")
+        .replace("{window}", "-.json")
+        .replace("{table}", "dft.parquet")
         .replace("{name}", "n")
         .replace("{value}", "v")
         .replace("{token}", "t")

@@ -17,10 +17,12 @@ mod decoder;
 mod event;
 mod found;
 mod json;
+mod open_begins;
 mod pairs;
 mod reader;
 mod record;
 mod scanner;
+mod side;
 mod time;
 mod unpaired;
 
@@ -34,11 +36,10 @@ pub use scanner::Scanner;
 pub use unpaired::{Durations, MarkKind, OutsideDurations, Unpaired, UnpairedMark};
 
 use std::borrow::Cow;
-use std::io::{self, Read};
 use std::ops::ControlFlow;
 
+use crate::DecodeError;
 use crate::gzip::{Inflater, PiecePacket, is_piece};
-use crate::{Container, DecodeError};
 
 /// The name of the format in messages.
 const FORMAT: &str = "chrome";
@@ -57,29 +58,6 @@ pub const EVENT_BYTES_MAX: usize = 32 << 20;
 
 /// Events of a list that are examined to recognize it.
 const EVENTS_EXAMINED: usize = 16;
-
-/// Largest window of zstd, as its logarithm: the most that `zstd --long` uses by default.
-const WINDOW_LOG_MAX: u32 = 27;
-
-/// The text of a trace in a container, decompressed while it is read.
-///
-/// # Errors
-///
-/// When decompressing cannot begin.
-pub fn text_of<'r>(
-    container: Container,
-    source: impl Read + Send + 'r,
-) -> io::Result<Box<dyn Read + Send + 'r>> {
-    Ok(match container {
-        Container::Plain => Box::new(source),
-        Container::Gzip => Box::new(flate2::read::MultiGzDecoder::new(source)),
-        Container::Zstd => {
-            let mut text = zstd::Decoder::new(source)?;
-            text.window_log_max(WINDOW_LOG_MAX)?;
-            Box::new(text)
-        }
-    })
-}
 
 /// The text of a packet, which may be a piece of a gzip member.
 fn packet_text(packet: &[u8]) -> Result<Cow<'_, [u8]>, DecodeError> {

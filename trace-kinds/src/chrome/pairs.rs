@@ -6,12 +6,13 @@
 //! with other packets ([`Unpaired`](super::Unpaired)).
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::ops::ControlFlow;
 
 use super::found::Found;
+use super::open_begins::OpenBegins;
 use super::record::{Timed, plain};
 use super::scanner::Scanner;
+use super::side::Side;
 
 /// What an end must have in common with its begin: thread, or category and id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,44 +35,22 @@ pub(super) struct Mark<'a> {
     pub(super) cat: &'a [u8],
 }
 
-/// Something that begins or ends a slice.
-pub(super) trait Side: Copy {
-    type Track: Copy + Eq + Hash;
-
-    fn ts(&self) -> i64;
-
-    fn is_begin(&self) -> bool;
-
-    fn track(&self) -> Self::Track;
-
-    /// Whether this end can be that of `begin`.
-    fn ends(&self, begin: &Self) -> bool;
-}
-
 /// Pairs begins with their ends, in the order of their times, and calls `each` for every pair.
 /// Returns those without a partner, in the order they were given.
 pub(super) fn pair<S: Side>(mut sides: Vec<S>, mut each: impl FnMut(&S, i64)) -> Vec<S> {
-    let mut open: HashMap<S::Track, Vec<usize>> = HashMap::new();
     let mut order: Vec<usize> = (0..sides.len()).collect();
     order.sort_by_key(|place| sides[*place].ts());
-    let mut is_paired = vec![false; sides.len()];
-    for place in order {
-        let side = sides[place];
+    let mut open = OpenBegins::new(&sides, &order);
+    for at in 0..order.len() {
+        let side = open.side(at);
         if side.is_begin() {
-            open.entry(side.track()).or_default().push(place);
-            continue;
-        }
-        let Some(stack) = open.get_mut(&side.track()) else {
-            continue;
-        };
-        let ended = stack.iter().rposition(|begin| side.ends(&sides[*begin]));
-        if let Some(ended) = ended {
-            let begin = stack.remove(ended);
-            (is_paired[begin], is_paired[place]) = (true, true);
-            each(&sides[begin], side.ts().saturating_sub(sides[begin].ts()));
+            open.push(at);
+        } else if let Some(begin) = open.take(at) {
+            let begin = open.side(begin);
+            each(begin, side.ts().saturating_sub(begin.ts()));
         }
     }
-    let mut is_paired = is_paired.into_iter();
+    let mut is_paired = open.into_paired().into_iter();
     sides.retain(|_| is_paired.next() == Some(false));
     sides
 }
@@ -135,6 +114,7 @@ pub(super) fn left_over(packet: &[u8]) -> Vec<Mark<'_>> {
 
 impl<'a> Side for Mark<'a> {
     type Track = Track<'a>;
+    type Text = &'a [u8];
 
     fn ts(&self) -> i64 {
         self.ts
@@ -148,14 +128,13 @@ impl<'a> Side for Mark<'a> {
         self.track
     }
 
-    fn ends(&self, begin: &Self) -> bool {
-        agree(self.name, begin.name) && agree(self.cat, begin.cat)
+    fn name(&self) -> &'a [u8] {
+        self.name
     }
-}
 
-/// Whether names or categories of an end and a begin do not contradict each other.
-fn agree(end: &[u8], begin: &[u8]) -> bool {
-    end.is_empty() || begin.is_empty() || end == begin
+    fn cat(&self) -> &'a [u8] {
+        self.cat
+    }
 }
 
 impl<'a> Mark<'a> {
@@ -208,3 +187,6 @@ fn marks(packet: &[u8]) -> Vec<Mark<'_>> {
 pub(super) fn slice<'p>(packet: &'p [u8], range: &std::ops::Range<u64>) -> Option<&'p [u8]> {
     packet.get(usize::try_from(range.start).ok()?..usize::try_from(range.end).ok()?)
 }
+
+#[cfg(test)]
+mod tests;

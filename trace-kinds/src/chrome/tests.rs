@@ -1,11 +1,13 @@
 mod unpaired;
 
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 use query_language::{FieldPath, FieldTable, Value};
 
 use super::*;
+use crate::Container;
 use crate::{DecodeError, Decoded, Decoder, Event};
 
 /// Text of a value, with its type.
@@ -447,7 +449,7 @@ fn slices_of_real_producers_are_counted_as_by_others() {
     for (name, events, slices, sum) in cases {
         let path = format!("{}/../tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
         let file = std::fs::read(path).unwrap();
-        let text = text_of(Container::of(&file), &file[..]).unwrap();
+        let text = Container::of(&file).text_of(&file[..]).unwrap();
         let mut reader = PacketReader::new(text, 3000);
         let mut decoder = ChromeDecoder::new(&table);
         let (mut found, mut decoded) = ((0, 0), Decoded::default());

@@ -9,7 +9,8 @@ use std::hash::{BuildHasher as _, RandomState};
 use hashbrown::HashTable;
 
 use super::packet_text;
-use super::pairs::{Mark, Side, left_over, pair};
+use super::pairs::{Mark, left_over, pair};
+use super::side::Side;
 
 /// Marks that are remembered: beyond these, begins have no duration.
 const MARKS_MAX: usize = 1 << 20;
@@ -17,7 +18,7 @@ const MARKS_MAX: usize = 1 << 20;
 const TEXT_BYTES_MAX: usize = 32 << 20;
 /// Memory of a text besides its bytes.
 const TEXT_OVERHEAD: usize = 48;
-/// The number of the empty text.
+/// The number of the empty text: to pair marks, it is that of no text.
 const EMPTY: u32 = 0;
 
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
@@ -60,7 +61,7 @@ pub struct UnpairedMark {
     /// What it is.
     pub kind: MarkKind,
     /// The part of the stream.
-    pub part: u16,
+    pub part: u32,
     /// Process, thread or id, name and category.
     pub texts: [u32; 4],
 }
@@ -88,7 +89,7 @@ impl Default for Unpaired {
 
 impl Unpaired {
     /// Adds what a packet leaves. Packets are added in their order.
-    pub fn add_packet(&mut self, part: u16, position: u64, packet: &[u8]) {
+    pub fn add_packet(&mut self, part: u32, position: u64, packet: &[u8]) {
         if self.is_cut {
             return;
         }
@@ -112,7 +113,7 @@ impl Unpaired {
         }
     }
 
-    fn add_mark(&mut self, part: u16, position: u64, mark: &Mark<'_>) {
+    fn add_mark(&mut self, part: u32, position: u64, mark: &Mark<'_>) {
         let Ok(offset) = u32::try_from(mark.offset) else {
             self.is_cut = true;
             return;
@@ -140,7 +141,7 @@ impl Unpaired {
     }
 
     /// Adds what another part of the stream, which follows, leaves.
-    pub fn append(&mut self, part: u16, other: &Self) {
+    pub fn append(&mut self, part: u32, other: &Self) {
         for mark in &other.marks {
             let texts = mark.texts.map(|text| {
                 let text = other.texts.get(usize::try_from(text).ok()?);
@@ -187,7 +188,10 @@ impl Unpaired {
         let mut of_parts = vec![Durations::default(); parts];
         for file in self.marks.split(|mark| mark.kind == MarkKind::FileStart) {
             let _left = pair(file.to_vec(), |begin, duration| {
-                if let Some(durations) = of_parts.get_mut(usize::from(begin.part)) {
+                if let Some(durations) = usize::try_from(begin.part)
+                    .ok()
+                    .and_then(|part| of_parts.get_mut(part))
+                {
                     durations.0.push((begin.position, begin.offset, duration));
                 }
             });
@@ -244,6 +248,7 @@ impl UnpairedMark {
 
 impl Side for UnpairedMark {
     type Track = (bool, [u32; 3]);
+    type Text = u32;
 
     fn ts(&self) -> i64 {
         self.ts
@@ -259,11 +264,14 @@ impl Side for UnpairedMark {
         (is_async, [pid, own, if is_async { cat } else { 0 }])
     }
 
-    fn ends(&self, begin: &Self) -> bool {
-        let [.., name, cat] = self.texts;
-        let [.., begin_name, begin_cat] = begin.texts;
-        let agree = |end: u32, begin: u32| end == begin || end == EMPTY || begin == EMPTY;
-        agree(name, begin_name) && agree(cat, begin_cat)
+    fn name(&self) -> u32 {
+        let [.., name, _] = self.texts;
+        name
+    }
+
+    fn cat(&self) -> u32 {
+        let [.., cat] = self.texts;
+        cat
     }
 }
 

@@ -180,7 +180,7 @@ impl<'p> PiecePacket<'p> {
         let mut inflated = TextBuffer::new();
         let done = inflater.piece(&piece, self.bytes, &mut inflated);
         done.map_err(|_: GzipError| PieceDamage("its bytes do not inflate"))?;
-        let mut text = [self.before, inflated.text()].concat();
+        let mut text = inflated.into_text(self.before);
         text.truncate(usize::try_from(self.text).unwrap_or(usize::MAX));
         Ok(text)
     }
@@ -191,3 +191,6 @@ impl<'p> PiecePacket<'p> {
         self.bytes.get(shared..).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+mod tests;

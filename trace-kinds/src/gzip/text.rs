@@ -20,6 +20,13 @@ impl TextBuffer {
         &self.bytes[self.start..self.end]
     }
 
+    /// The text after `before`, in the memory of this buffer.
+    pub(super) fn into_text(mut self, before: &[u8]) -> Vec<u8> {
+        self.bytes.truncate(self.end);
+        self.bytes.splice(..self.start, before.iter().copied());
+        self.bytes
+    }
+
     /// Discards the text; the next one starts `start` bytes after the start of the buffer.
     pub(super) fn reset(&mut self, start: usize) {
         self.start = start;

@@ -16,6 +16,15 @@ fn zstd(text: &[u8]) -> Vec<u8> {
     ::zstd::encode_all(text, 1).unwrap()
 }
 
+/// As `zstd --long` compresses a file of unknown length.
+fn with_long_window(text: &[u8]) -> Vec<u8> {
+    let mut encoder = ::zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.long_distance_matching(true).unwrap();
+    encoder.window_log(27).unwrap();
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
 /// A RocksDB trace with the header of 7.8, then records of the given types without payload.
 fn rocksdb(continuation: Option<Continuation>, types: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();
@@ -96,7 +105,13 @@ fn traces_are_recognized_by_content() {
     ];
     check(Plain, Some(Kind::Dft), DftLines, &files);
     check(Gzip, Some(Kind::Dft), DftLines, &[&gzip(&array)]);
-    check(Zstd, None, DftLines, &[&zstd(&array)]);
+    let skipped = [
+        &[0x5e, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 7, 7],
+        &zstd(&array)[..],
+    ]
+    .concat();
+    let files = [&zstd(&array)[..], &skipped, &with_long_window(&array)];
+    check(Zstd, Some(Kind::Dft), DftLines, &files);
     // A Chrome trace has commas between its events, or all of them on one line.
     let document = br#"{"displayTimeUnit":"ns","traceEvents":[{"ph":"X","ts":1}]}"#;
     let list = [b"[", DFT_LINE, b",\n", DFT_LINE, b"\n]\n"].concat();

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 
 use ctf::{ElementReader, ElementText, Leniency, Procedure, metadata_text_with};
 use ctf_folder::{
-    EventFormat, FolderError, FolderFault, FolderParts, LossKind, TraceFolder, WriteError,
+    DetailsOptions, EventFormat, FolderError, FolderFault, FolderParts, TraceFolder, WriteError,
     WriteOptions, losses, write_details, write_events,
 };
 use query_engine::find_traces;
 
+use super::counter::{Counts, LineCounter};
 use super::format::Format;
 use super::selection::Selection;
 use crate::command::{CommandError, Context};
@@ -92,6 +93,15 @@ fn decode_to(
     if format == Format::Details {
         return Ok(details(context, output, &traces, selection)? && !is_empty);
     }
+    let has_window = selection.has_times() || selection.babeltrace.stream_intersection;
+    if format == Format::Counter && has_window {
+        // Streams and packets begin and end in the window, too.
+        let mut counter = LineCounter::default();
+        let options = LineCounter::options();
+        let is_whole = messages(context, &mut counter, &traces, selection, options)?;
+        counter.counts.print(output)?;
+        return Ok(is_whole && !is_empty);
+    }
     Ok(events(context, output, &traces, format, selection)? && !is_empty)
 }
 
@@ -137,7 +147,7 @@ fn events(
         WriteError::Output(error) => CommandError::Output(error),
     })?;
     if format == Format::Counter {
-        count(output, traces, written.events)?;
+        Counts::of(traces, written.events).print(output)?;
     }
     for loss in traces.iter().flat_map(losses) {
         context.note(loss.message);
@@ -163,13 +173,24 @@ fn details(
         let what = "--details prints messages: it takes no options for lines";
         return Err(CommandError::usage(what.to_owned()));
     }
+    messages(context, output, traces, selection, options.details())
+}
+
+/// Writes the messages of `traces`; whether all were whole.
+fn messages(
+    context: &Context,
+    output: &mut dyn Write,
+    traces: &[TraceFolder],
+    selection: &Selection<'_>,
+    options: DetailsOptions,
+) -> Result<bool, CommandError> {
     let how = WriteOptions {
         window: selection.window(first_instant(traces))?,
         on_fault: selection.on_fault(),
-        is_intersection: options.stream_intersection,
+        is_intersection: selection.babeltrace.stream_intersection,
         ..WriteOptions::default()
     };
-    let written = write_details(traces, options.details(), how, output);
+    let written = write_details(traces, options, how, output);
     let written = written.map_err(|error| match error {
         WriteError::Trace(error) => refused(error),
         WriteError::Output(error) => CommandError::Output(error),
@@ -188,35 +209,6 @@ pub(super) fn first_instant(traces: &[TraceFolder]) -> Option<i64> {
     let streams = traces.iter().flat_map(|trace| &trace.streams);
     let packets = streams.flat_map(|stream| &stream.packets);
     packets.filter_map(|packet| packet.begin).min()
-}
-
-/// Prints how many messages Babeltrace would send.
-fn count(output: &mut dyn Write, traces: &[TraceFolder], events: u64) -> std::io::Result<()> {
-    let mut streams = 0;
-    let mut packets = 0;
-    for stream in traces.iter().flat_map(|trace| &trace.streams) {
-        streams += 1;
-        packets += stream.packets.len() as u64;
-    }
-    let lost = |kind| {
-        let all = traces.iter().flat_map(losses);
-        all.filter(|loss| loss.kind == kind).count() as u64
-    };
-    let counts = [
-        (events, "Event messages"),
-        (streams, "Stream beginning messages"),
-        (streams, "Stream end messages"),
-        (packets, "Packet beginning messages"),
-        (packets, "Packet end messages"),
-        (lost(LossKind::Events), "Discarded event messages"),
-        (lost(LossKind::Packets), "Discarded packet messages"),
-        (0, "Message iterator inactivity messages"),
-    ];
-    for (count, what) in counts {
-        writeln!(output, "{count:>15} {what}")?;
-    }
-    let total: u64 = counts.iter().map(|(count, _)| count).sum();
-    writeln!(output, "{total:>15} messages (TOTAL)")
 }
 
 /// Adds a trace, or joins it with the one that it is a part of.

@@ -74,8 +74,9 @@ pub(super) fn decode(
         writeln!(out, "{events:>15} messages (TOTAL)")?;
     }
     if broken > 0 {
+        let records = if broken == 1 { "record" } else { "records" };
         context.note(format!(
-            "{}: {broken} records cannot be read; the others are decoded",
+            "{}: {broken} {records} cannot be read; the others are decoded",
             path.display()
         ));
     }

@@ -1,5 +1,6 @@
 //! `tracehold decode`: prints the events of local trace files.
 
+mod counter;
 mod ctf;
 mod events;
 mod format;
@@ -50,7 +51,8 @@ pub(super) struct Decode {
     /// Print only events at or after TIME
     ///
     /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, a time of day on the day the trace begins,
-    /// nanoseconds since 1970, seconds since 1970 with a fraction, or a duration before now (-1h).
+    /// nanoseconds since 1970, seconds since 1970 with a fraction, or a duration before now (-1h,
+    /// now-1h).
     #[arg(long, value_name = "TIME", value_parser = limit, allow_hyphen_values = true)]
     from: Option<Limit>,
     /// Print only events before TIME, exclusive

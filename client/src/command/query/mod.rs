@@ -41,7 +41,7 @@ pub(super) struct Query {
     ///
     /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, a number since 1970 with the unit ns, us,
     /// ms or s, nanoseconds since 1970 (refused for traces with another unit), seconds since 1970
-    /// with a fraction, or a duration before now (-1h).
+    /// with a fraction, or a duration before now (-1h, now-1h).
     #[arg(long, value_name = "TIME", value_parser = parse_bound, allow_hyphen_values = true)]
     from: Option<Bound>,
     /// Only events that start before TIME, exclusive
@@ -133,6 +133,7 @@ impl ValueEnum for FormatArgument {
             FormatArgument(Format::Arrow),
             FormatArgument(Format::Parquet),
             FormatArgument(Format::Perfetto),
+            FormatArgument(Format::Chrome),
         ]
     }
 
@@ -144,6 +145,7 @@ impl ValueEnum for FormatArgument {
             Format::Arrow => "Arrow IPC stream",
             Format::Parquet => "Parquet file",
             Format::Perfetto => "Perfetto trace",
+            Format::Chrome => "Chrome trace in JSON",
         };
         Some(PossibleValue::new(self.0.as_str()).help(help))
     }
@@ -160,7 +162,7 @@ impl Query {
         });
         let groups = self.groups()?;
         let order = self.order()?;
-        if groups.is_none() && format == Format::Perfetto && !order.keys.is_empty() {
+        if groups.is_none() && format.is_timeline() && !order.keys.is_empty() {
             return Err(CommandError::usage(
                 "a timeline is in order of time; leave out --order-by",
             ));
@@ -169,7 +171,7 @@ impl Query {
             return Err(ReadError::from(GroupsError::Timeline).into());
         }
         let prints = self.output.is_none() && io::stdout().is_terminal();
-        if !format.is_lines() && !self.count && prints {
+        if format.is_binary() && !self.count && prints {
             return Err(CommandError::usage(format!(
                 "{} is a binary format; write it to a file with -o, or to a program",
                 format.as_str()
@@ -189,6 +191,7 @@ impl Query {
                 bare_times: self.bare_times(),
                 strict: self.strict,
                 order,
+                missing: Vec::new(),
                 cancel: Cancel::default(),
                 progress: Progress::default(),
             },

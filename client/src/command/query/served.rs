@@ -88,7 +88,7 @@ fn spec(options: &QueryOptions) -> QuerySpec {
             .filter_map(|(name, is_bare)| is_bare.then_some(name))
             .collect(),
         fields: match &options.columns {
-            Columns::All => Vec::new(),
+            Columns::All | Columns::First(_) => Vec::new(),
             Columns::Fields(fields) => fields.clone(),
         },
         count: options.count,

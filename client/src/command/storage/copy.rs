@@ -1,14 +1,10 @@
-use std::path::PathBuf;
-
 use clap::Args;
-use query_language::time::{Bound, parse_bound};
 use serde_json::{Map, Value};
 
 use super::super::context::counted;
-use super::super::record::read_json;
+use super::super::copied_events::CopiedEvents;
 use super::super::{CommandError, Context, Exit};
 use super::jobs::watch;
-use crate::clock::now_nanos;
 use crate::http::Client;
 
 #[derive(Debug, Args)]
@@ -34,36 +30,14 @@ pub(super) struct Copy {
     /// Copy derived streams, too (clones, spans, exceptions, aggregates)
     #[arg(long)]
     derived: bool,
-    /// Copy only packets that may contain events at or after TIME
-    ///
-    /// TIME is RFC 3339 (2026-11-21T01:00:00Z), a date, a number since 1970 with the unit ns, us,
-    /// ms or s, nanoseconds since 1970, seconds since 1970 with a fraction, or a duration before
-    /// now (-1h).
-    #[arg(long, value_name = "TIME", value_parser = parse_bound, allow_hyphen_values = true)]
-    from: Option<Bound>,
-    /// Copy only packets that may contain events before TIME
-    #[arg(long, value_name = "TIME", value_parser = parse_bound, allow_hyphen_values = true)]
-    to: Option<Bound>,
-    /// Copy only matching events
-    #[arg(long, value_name = "EXPR")]
-    query: Option<String>,
-    /// JSON file with a chain of processors to apply
-    #[arg(long, value_name = "FILE")]
-    processors: Option<PathBuf>,
+    #[command(flatten)]
+    events: CopiedEvents,
     /// Finalize the new storage afterwards
     #[arg(long)]
     finalize: bool,
     /// Copy from a damaged storage, too, without what is behind the damage; the exit code is 1 then
     #[arg(long)]
     allow_incomplete: bool,
-}
-
-/// The number without a unit that is a time in microseconds, too, as DFTracer and Chrome have them.
-fn two_readings(bound: Bound) -> Option<i64> {
-    match bound {
-        Bound::Bare(number) if number != 0 && number.checked_mul(1_000).is_some() => Some(number),
-        _ => None,
-    }
 }
 
 impl Copy {
@@ -78,25 +52,8 @@ impl Copy {
             let target = client.find_storage(text).await?.id;
             request.insert("storage".to_owned(), target.to_string().into());
         }
-        for (option, bound) in [("--from", self.from), ("--to", self.to)] {
-            if let Some(number) = bound.and_then(two_readings) {
-                return Err(CommandError::usage(format!(
-                    "{option}: {number} has no unit, and the storage may have times in \
-                     microseconds; write {number}us, {number}ns or a date"
-                )));
-            }
-        }
-        let now = now_nanos();
-        let time = |bound: Bound| Value::from(bound.nanos(now));
-        let members = [
-            ("name", self.name.map(Value::from)),
-            ("from", self.from.map(time)),
-            ("to", self.to.map(time)),
-            ("query", self.query.map(Value::from)),
-        ];
-        for (name, value) in members {
-            request.extend(value.map(|value| (name.to_owned(), value)));
-        }
+        self.events.add_to(&mut request)?;
+        request.extend(self.name.map(|name| ("name".to_owned(), name.into())));
         let lists = [
             ("agents", self.agents),
             ("streams", self.streams),
@@ -104,9 +61,6 @@ impl Copy {
         ];
         for (name, list) in lists {
             request.insert(name.to_owned(), list.into());
-        }
-        if let Some(path) = &self.processors {
-            request.insert("processors".to_owned(), read_json(path)?);
         }
         request.insert("derived".to_owned(), self.derived.into());
         request.insert("auto_finalize".to_owned(), self.finalize.into());

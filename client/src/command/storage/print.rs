@@ -1,4 +1,5 @@
 use io_analysis::{TextTable, bytes_text};
+use query_language::time::rfc3339;
 use serde_json::{Map, Value};
 
 use super::super::context::counted;
@@ -47,12 +48,29 @@ pub(super) fn print_details(
         context.document(&document)?;
         return Ok(Exit::Done);
     }
-    let fields = document.as_object().into_iter().flatten();
-    let status = status
-        .iter()
-        .filter(|(name, _)| !matches!(name.as_str(), "id" | "state"));
-    context.print_fields(fields.chain(status))?;
+    let rows = rows(document, status);
+    context.print_fields(rows.iter().map(|(name, value)| (name, value)))?;
     Ok(Exit::Done)
+}
+
+/// What is shown of a storage and its status: each field once, times as text, no empty lists.
+fn rows(mut document: Value, status: &Map<String, Value>) -> Vec<(String, Value)> {
+    for name in ["begin", "end"] {
+        let time = document[name].as_i64().map(rfc3339);
+        if let Some(time) = time {
+            document[name] = time.into();
+        }
+    }
+    let storage = document.as_object().into_iter().flatten();
+    let more = status
+        .iter()
+        .filter(|(name, _)| document.get(name.as_str()).is_none());
+    let is_empty = |value: &Value| {
+        value.as_array().is_some_and(Vec::is_empty) || value.as_str().is_some_and(str::is_empty)
+    };
+    let rows = storage.chain(more).filter(|(_, value)| !is_empty(value));
+    rows.map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 /// Prints the result of a verification.

@@ -130,15 +130,24 @@ fn counts(every: Option<i64>, key: &str) -> GroupSpec {
 }
 
 fn spread(events: u64, times: (i64, i64), window: (Option<i64>, Option<i64>)) -> Vec<(i64, u64)> {
+    spread_by(10, events, times, window)
+}
+
+fn spread_by(
+    every: i64,
+    events: u64,
+    times: (i64, i64),
+    window: (Option<i64>, Option<i64>),
+) -> Vec<(i64, u64)> {
     let request = Request {
         from: window.0,
         to: window.1,
         ..Request::default()
     };
-    let (budget, spec) = (Budget::default(), counts(Some(10), "name"));
+    let (budget, spec) = (Budget::default(), counts(Some(every), "name"));
     let mut summaries = Summaries::new(&spec, &request, &budget);
     let totals = group("read", events, times).totals;
-    summaries.spread(0, 0, &totals, 10).unwrap();
+    summaries.spread(0, 0, &totals, every).unwrap();
     let places = summaries.totals.into_iter();
     places
         .map(|((interval, _, _), totals)| (interval.unwrap(), totals.events))
@@ -332,5 +341,21 @@ fn the_note_says_whether_the_sum_is_exact() {
         }
         let is_estimate = expected.is_some_and(|expected| !expected.is_empty());
         assert_eq!(report.is_matched_estimated, is_estimate, "{from:?}..{to:?}");
+    }
+}
+
+#[test]
+fn estimates_of_any_numbers_do_not_overflow() {
+    let all = (i64::MIN, i64::MAX);
+    for every in [1 << 50, i64::MAX] {
+        for window in [(None, None), (Some(i64::MIN + 1), Some(i64::MAX))] {
+            let found = spread_by(every, u64::MAX, all, window);
+            let sum: u128 = found.iter().map(|(_, events)| u128::from(*events)).sum();
+            let lost = u128::from(u64::MAX) - sum;
+            assert!(
+                lost <= 2 && found.len() < 70_000,
+                "{every} {window:?} {lost}"
+            );
+        }
     }
 }

@@ -93,7 +93,8 @@ fn an_index_that_was_made_before_slices_ended_is_not_used_and_is_made_again() {
     let early = indexed(&set_of(&leaves[..1], &[None]), 0);
     let indexes = [Some(early), None, None];
     for (query, expected) in QUERIES {
-        let set = set_of(&leaves, &indexes);
+        let mut set = set_of(&leaves, &indexes);
+        set.drop_outdated(&Request::default()).unwrap();
         let unused: Vec<_> = set.unused_indexes().collect();
         assert!(
             unused[0].1.contains("slices that began in it"),
@@ -103,7 +104,8 @@ fn an_index_that_was_made_before_slices_ended_is_not_used_and_is_made_again() {
         assert_eq!(found, expected, "{query}");
     }
     // A finalized storage has its index made again at once; one that grows waits.
-    let set = set_of(&leaves, &indexes);
+    let mut set = set_of(&leaves, &indexes);
+    set.drop_outdated(&Request::default()).unwrap();
     let uncovered = set.leaves().next().unwrap();
     assert_eq!(uncovered.1, uncovered.0.length);
     let again = indexed(&set, 0);
@@ -111,6 +113,63 @@ fn an_index_that_was_made_before_slices_ended_is_not_used_and_is_made_again() {
     assert_eq!(report.indexed, 1, "{report:?}");
     let mut open = leaves;
     open[0].0.checksum = None;
-    let set = set_of(&open, &indexes);
+    let mut set = set_of(&open, &indexes);
+    set.drop_outdated(&Request::default()).unwrap();
     assert_eq!(set.leaves().next().unwrap().1, 0);
+}
+
+/// A leaf with an index, in which a slice begins, and one that no index covers.
+fn growing() -> (Vec<StoredLeaf>, Arc<Memory>) {
+    let mut leaves = leaves(&packets(4), 2);
+    let early = indexed(&set_of(&leaves[..1], &[None]), 0);
+    for (leaf, _) in &mut leaves {
+        leaf.checksum = None;
+    }
+    let tail = Arc::clone(&leaves[1].1);
+    let indexes = [Some(early), None];
+    let all = leaves.iter().zip(indexes);
+    let all = all.map(|((leaf, data), index)| stored(leaf, data, index));
+    (all.collect(), tail)
+}
+
+#[test]
+fn the_end_of_a_growing_stream_is_read_only_by_queries_that_may_need_it() {
+    let (leaves, tail) = growing();
+    let mut set = StorageSet::open(leaves.clone(), None).unwrap();
+    let uncovered: Vec<u64> = set.leaves().map(|(_, uncovered)| uncovered).collect();
+    assert_eq!(uncovered, [0, leaves[1].leaf.length]);
+    let read = || tail.requests.load(Ordering::Relaxed);
+    assert_eq!(
+        read(),
+        0,
+        "to open a set, or to look for what is not indexed"
+    );
+    let request = |query: &str| Request {
+        query: Some(Query::parse(query).unwrap()),
+        ..Request::default()
+    };
+    set.drop_outdated(&request("dur > 0 and kind == 'otlp'"))
+        .unwrap();
+    assert_eq!(read(), 0, "the origin rules the stream out");
+    set.drop_outdated(&request("dur > 0")).unwrap();
+    assert!(read() > 0);
+    assert_eq!(set.unused_indexes().count(), 1);
+}
+
+#[test]
+fn a_search_for_the_ends_of_slices_ends_with_its_query() {
+    let (leaves, tail) = growing();
+    let request = Request::default();
+    request.cancel.cancel();
+    let set = StorageSet::open(leaves, None).unwrap();
+    let ended = set.sources(&request, &[]);
+    assert!(matches!(ended, Err(crate::ReadError::Cancelled)));
+    assert_eq!(
+        tail.requests.load(Ordering::Relaxed),
+        1,
+        "one batch at most"
+    );
+    let set = StorageSet::open(growing().0, None).unwrap();
+    let ended = set.candidates(&request);
+    assert!(matches!(ended, Err(crate::ReadError::Cancelled)));
 }

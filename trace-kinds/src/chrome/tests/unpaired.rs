@@ -27,7 +27,7 @@ fn durations(packets: &[(u64, Vec<u8>)], of_part: usize) -> Vec<Durations> {
     let mut all = Unpaired::default();
     let parts = packets.chunks(of_part.max(1));
     let count = parts.len();
-    for (number, packets) in (0_u16..).zip(parts) {
+    for (number, packets) in (0_u32..).zip(parts) {
         let mut part = Unpaired::default();
         for (position, packet) in packets {
             part.add_packet(0, *position, packet);
@@ -138,4 +138,22 @@ proptest! {
         let cut = slices(&packets(&trace, target), of_part);
         prop_assert_eq!(cut, whole);
     }
+}
+
+#[test]
+fn a_stream_has_more_parts_than_16_bits_count() {
+    let begin = br#"[{"ph":"B","ts":1,"pid":1,"tid":1,"name":"main"}"#;
+    let end = br#",{"ph":"E","ts":5,"pid":1,"tid":1}"#;
+    let parts = 1_usize << 16;
+    let mut all = Unpaired::default();
+    all.add_packet(0, 0, begin);
+    all.add_packet(u32::try_from(parts).unwrap(), 0, end);
+    let durations = all.durations(parts + 1);
+    assert!(!durations[0].all().is_empty(), "{:?}", durations[0]);
+    let mut other = Unpaired::default();
+    other.add_packet(u32::try_from(parts).unwrap(), 0, begin);
+    other.add_packet(u32::try_from(parts).unwrap(), 9, end);
+    let durations = other.durations(parts + 1);
+    assert!(durations[0].all().is_empty());
+    assert_eq!(durations[parts].all().len(), 1);
 }

@@ -10,7 +10,7 @@ use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 
 /// What a request may still take.
 #[derive(Debug, Clone, Copy)]
-struct Allowance {
+struct Left {
     /// Bytes of list elements.
     bytes: usize,
     /// Levels of maps and arrays.
@@ -27,8 +27,8 @@ pub(super) enum Exceeded {
 
 thread_local! {
     /// Of the request that this thread reads.
-    static LEFT: Cell<Allowance> = const {
-        Cell::new(Allowance { bytes: 0, levels: 0, exceeded: None })
+    static LEFT: Cell<Left> = const {
+        Cell::new(Left { bytes: 0, levels: 0, exceeded: None })
     };
 }
 
@@ -87,10 +87,10 @@ pub(super) fn deeper<T, E: Error>(read: impl FnOnce() -> Result<T, E>) -> Result
         LEFT.set(left);
         return Err(E::custom("it exceeds the limit on levels"));
     };
-    LEFT.set(Allowance { levels, ..left });
+    LEFT.set(Left { levels, ..left });
     let outcome = read();
     let after = LEFT.get();
-    LEFT.set(Allowance {
+    LEFT.set(Left {
         levels: left.levels,
         ..after
     });
@@ -104,7 +104,7 @@ pub(super) fn with_limits<T, E>(
     levels: u32,
     read: impl FnOnce() -> Result<T, E>,
 ) -> Result<Result<T, E>, Exceeded> {
-    LEFT.set(Allowance {
+    LEFT.set(Left {
         bytes,
         levels,
         exceeded: None,

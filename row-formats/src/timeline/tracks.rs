@@ -5,20 +5,40 @@ use std::io;
 
 use query_language::{Number, Value};
 
-use super::message::{message, track};
-
 /// Tracks of one trace.
 const TRACKS_MAX: usize = 1 << 16;
 /// Depth of nested slices on a track.
 const DEPTH_MAX: usize = 256;
 
+/// A track, which is described before its first event.
+#[derive(Debug)]
+pub(crate) struct Track {
+    /// Unique in its trace, from 1.
+    pub(crate) id: u64,
+    /// The track of its process.
+    pub(crate) parent: Option<u64>,
+    /// What it is.
+    pub(crate) place: Place,
+}
+
+/// What a track is, as far as readers can identify it.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// A thread of a process that no other agent has.
+    Thread { pid: i32, tid: i64 },
+    /// A process that no other agent has, under the name of its agent.
+    Process { pid: i32, agent: Box<str> },
+    /// Anything else, under a name for people.
+    Named(String),
+}
+
 /// What selects the track of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct TrackKey {
-    pub(super) agent: Box<str>,
-    pub(super) kind: Box<str>,
-    pub(super) pid: Option<i64>,
-    pub(super) tid: Option<i64>,
+    agent: Box<str>,
+    kind: Box<str>,
+    pid: Option<i64>,
+    tid: Option<i64>,
 }
 
 impl TrackKey {
@@ -71,8 +91,8 @@ impl TrackKey {
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
     lanes: HashMap<TrackKey, Vec<Lane>>,
-    /// Descriptors that must be written before the next event.
-    pub(super) new_descriptors: Vec<Vec<u8>>,
+    /// Tracks that must be written before the next event.
+    pub(super) new: Vec<Track>,
     /// The agent of each process number. Readers identify processes by number only, so a process of
     /// another agent with the same number gets a named track instead.
     owners: HashMap<i32, Box<str>>,
@@ -82,7 +102,7 @@ pub(super) struct Tracks {
 /// A track whose slices do not overlap partly.
 #[derive(Debug)]
 struct Lane {
-    uuid: u64,
+    id: u64,
     /// Ends of the open slices, the innermost last.
     open: Vec<i64>,
 }
@@ -103,7 +123,7 @@ impl Tracks {
         let lanes = self.lanes.get_mut(key).map(Vec::as_mut_slice);
         for lane in lanes.unwrap_or_default() {
             let Some(end) = end else {
-                return Ok(lane.uuid);
+                return Ok(lane.id);
             };
             while lane.open.last().is_some_and(|open| *open <= begin) {
                 lane.open.pop();
@@ -111,19 +131,28 @@ impl Tracks {
             let fits = lane.open.last().is_none_or(|open| end <= *open);
             if fits && lane.open.len() < DEPTH_MAX {
                 lane.open.push(end);
-                return Ok(lane.uuid);
+                return Ok(lane.id);
             }
         }
-        let uuid = self.add(key)?;
+        let id = self.add(key)?;
         let lane = Lane {
-            uuid,
+            id,
             open: end.into_iter().collect(),
         };
         self.lanes.entry(key.clone()).or_default().push(lane);
-        Ok(uuid)
+        Ok(id)
     }
 
-    fn next_uuid(&mut self) -> io::Result<u64> {
+    /// A track besides those of events, of which there is one.
+    pub(super) fn own(&self, name: &str) -> Track {
+        Track {
+            id: self.count as u64 + 1,
+            parent: None,
+            place: Place::Named(name.to_owned()),
+        }
+    }
+
+    fn next_id(&mut self) -> io::Result<u64> {
         self.count += 1;
         if self.count > TRACKS_MAX {
             return Err(io::Error::other(format!(
@@ -147,56 +176,33 @@ impl Tracks {
             (Some(_), Some(_)) => Some(self.process(&key.process())?),
             _ => None,
         };
-        let uuid = self.next_uuid()?;
-        let pid = self.unique_pid(key);
-        self.new_descriptors.push(message(|descriptor| {
-            descriptor.number(track::UUID, uuid);
-            if let Some(parent) = parent {
-                descriptor.number(track::PARENT_UUID, parent);
-            }
-            match (number, pid, key.tid) {
-                (0, Some(pid), Some(tid)) => {
-                    let thread = message(|thread| {
-                        thread.number(track::THREAD_PID, i64::from(pid).cast_unsigned());
-                        thread.number(track::THREAD_TID, tid.cast_unsigned());
-                    });
-                    descriptor.bytes(track::THREAD, &thread);
-                }
-                (0, Some(pid), None) => {
-                    descriptor.bytes(track::PROCESS, &process_message(pid, key));
-                }
-                (0, ..) => descriptor.text(track::NAME, key.name().as_bytes()),
-                (more, ..) => {
-                    let name = format!("{} (overlapping {more})", key.name());
-                    descriptor.text(track::NAME, name.as_bytes());
-                }
-            }
-        }));
-        Ok(uuid)
+        let id = self.next_id()?;
+        let place = match (number, self.unique_pid(key), key.tid) {
+            (0, Some(pid), Some(tid)) => Place::Thread { pid, tid },
+            (0, Some(pid), None) => Place::Process {
+                pid,
+                agent: key.agent.clone(),
+            },
+            (0, ..) => Place::Named(key.name()),
+            (more, ..) => Place::Named(format!("{} (overlapping {more})", key.name())),
+        };
+        self.new.push(Track { id, parent, place });
+        Ok(id)
     }
 
     /// The track of a process.
     fn process(&mut self, key: &TrackKey) -> io::Result<u64> {
         if let Some([first, ..]) = self.lanes.get(key).map(Vec::as_slice) {
-            return Ok(first.uuid);
+            return Ok(first.id);
         }
-        let uuid = self.add(key)?;
+        let id = self.add(key)?;
         let lane = Lane {
-            uuid,
+            id,
             open: Vec::new(),
         };
         self.lanes.insert(key.clone(), vec![lane]);
-        Ok(uuid)
+        Ok(id)
     }
-}
-
-fn process_message(pid: i32, key: &TrackKey) -> Vec<u8> {
-    message(|process| {
-        process.number(track::PROCESS_PID, i64::from(pid).cast_unsigned());
-        if !key.agent.is_empty() {
-            process.text(track::PROCESS_NAME, key.agent.as_bytes());
-        }
-    })
 }
 
 #[cfg(test)]
@@ -226,11 +232,7 @@ mod tests {
         assert_eq!(track(100, Some(101)), first);
         assert_eq!(track(119, Some(130)), first);
         assert_eq!(track(120, Some(121)), first);
-        assert_eq!(
-            tracks.new_descriptors.len(),
-            3,
-            "a process, a thread, one more track"
-        );
+        assert_eq!(tracks.new.len(), 3, "a process, a thread, one more track");
     }
 
     #[test]
@@ -239,8 +241,7 @@ mod tests {
         let first = tracks.track(&key("a", 1, 1), 0, None).unwrap();
         let second = tracks.track(&key("b", 1, 1), 0, None).unwrap();
         assert_ne!(first, second);
-        let bytes = tracks.new_descriptors.concat();
-        let named = b"b process 1 thread 1";
-        assert!(bytes.windows(named.len()).any(|window| window == named));
+        let place = &tracks.new.last().unwrap().place;
+        assert!(matches!(place, Place::Named(name) if name == "b process 1 thread 1"));
     }
 }

@@ -1,0 +1,184 @@
+//! Rows in order to slices on tracks.
+
+use std::cmp::Reverse;
+use std::io;
+
+use query_language::{Number, Value};
+
+use super::tracks::{Track, TrackKey, Tracks};
+use crate::cells::Cells;
+use crate::{Out, RowSink};
+
+/// Events with the same start that are sorted by their end; more are written in batches of this
+/// size.
+const SAME_START_MAX: usize = 4096;
+/// Name of the track that says what a timeline lacks.
+const OWN_TRACK: &str = "Tracehold";
+
+/// A slice, or an instant.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slice<'s> {
+    /// The id of its track, which was written before.
+    pub(crate) track: u64,
+    /// Nanoseconds since 1970.
+    pub(crate) start: i64,
+    /// `None` for an instant.
+    pub(crate) end: Option<i64>,
+    /// Name and arguments, as the format of the rows encoded them.
+    pub(crate) fields: &'s [u8],
+}
+
+/// Writes the parts of a timeline in order.
+pub(crate) trait Encoder {
+    /// What precedes everything.
+    fn begin(&mut self, out: &mut Vec<u8>);
+
+    /// What precedes the first track. The first slice starts at `start`.
+    fn first(&mut self, start: i64, out: &mut Vec<u8>);
+
+    /// A track.
+    fn track(&mut self, track: Track, out: &mut Vec<u8>);
+
+    /// A slice or an instant.
+    fn slice(&mut self, slice: Slice<'_>, out: &mut Vec<u8>);
+
+    /// An instant on a track, which was written before, that says what the timeline lacks.
+    fn lacking(&mut self, track: u64, start: i64, lacks: &[String], out: &mut Vec<u8>);
+
+    /// What follows everything.
+    fn end(&mut self, lacks: &[String], out: &mut Vec<u8>);
+}
+
+/// Assigns events to tracks, and gives both to an encoder.
+#[derive(Debug)]
+pub(crate) struct TimelineSink<E> {
+    encoder: E,
+    tracks: Tracks,
+    /// Start of the pending events.
+    start: Option<i64>,
+    /// Start of the first event that was written.
+    first: Option<i64>,
+    pending: Vec<PendingEvent>,
+    without_time: u64,
+}
+
+#[derive(Debug)]
+struct PendingEvent {
+    track: TrackKey,
+    end: Option<i64>,
+    fields: Vec<u8>,
+}
+
+impl<E: Encoder> TimelineSink<E> {
+    pub(crate) fn new(encoder: E) -> Self {
+        TimelineSink {
+            encoder,
+            tracks: Tracks::default(),
+            start: None,
+            first: None,
+            pending: Vec::new(),
+            without_time: 0,
+        }
+    }
+
+    fn begin_at(&mut self, start: i64, out: &mut Vec<u8>) -> i64 {
+        match self.first {
+            Some(first) => first,
+            None => {
+                self.encoder.first(start, out);
+                *self.first.insert(start)
+            }
+        }
+    }
+
+    fn flush(&mut self, out: &mut Out<'_>) -> io::Result<()> {
+        let Some(start) = self.start else {
+            return Ok(());
+        };
+        let mut bytes = Vec::new();
+        self.begin_at(start, &mut bytes);
+        // A slice that contains another one with the same start must be written first.
+        let mut pending = std::mem::take(&mut self.pending);
+        pending.sort_by_key(|event| Reverse(event.end));
+        for event in pending.drain(..) {
+            let track = self.tracks.track(&event.track, start, event.end)?;
+            for new in self.tracks.new.drain(..) {
+                self.encoder.track(new, &mut bytes);
+            }
+            let slice = Slice {
+                track,
+                start,
+                end: event.end,
+                fields: &event.fields,
+            };
+            self.encoder.slice(slice, &mut bytes);
+            out(&bytes)?;
+            bytes.clear();
+        }
+        self.pending = pending;
+        Ok(())
+    }
+
+    /// Says in the timeline itself what it lacks, where a viewer shows it.
+    fn say(&mut self, lacks: &[String], out: &mut Vec<u8>) {
+        let start = self.begin_at(self.start.unwrap_or(0), out);
+        let track = self.tracks.own(OWN_TRACK);
+        let id = track.id;
+        self.encoder.track(track, out);
+        self.encoder.lacking(id, start, lacks, out);
+    }
+}
+
+fn nanos(value: Option<Value<'_>>) -> Option<i64> {
+    match value?.as_number()?.normalize() {
+        Number::Int(value) => i64::try_from(value).ok(),
+        Number::Float(_) => None,
+    }
+}
+
+impl<E: Encoder> RowSink for TimelineSink<E> {
+    fn begin(&mut self, out: &mut Out<'_>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.encoder.begin(&mut bytes);
+        out(&bytes)
+    }
+
+    fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()> {
+        let mut cells = Cells::new(row);
+        let (ts, dur) = (nanos(cells.next()?), nanos(cells.next()?));
+        let track = [cells.next()?, cells.next()?, cells.next()?, cells.next()?];
+        // Viewers have no times before 1970.
+        let Some(ts) = ts.filter(|ts| *ts >= 0) else {
+            self.without_time += 1;
+            return Ok(());
+        };
+        if self.start != Some(ts) || self.pending.len() >= SAME_START_MAX {
+            self.flush(out)?;
+            self.start = Some(ts);
+        }
+        self.pending.push(PendingEvent {
+            track: TrackKey::of(track),
+            end: dur.map(|dur| ts.saturating_add(dur.max(0))),
+            fields: cells.rest().to_vec(),
+        });
+        Ok(())
+    }
+
+    fn end(&mut self, skipped: &[String], out: &mut Out<'_>) -> io::Result<Vec<String>> {
+        self.flush(out)?;
+        let notes = match self.without_time {
+            0 => Vec::new(),
+            count => vec![format!(
+                "{count} events without a time were skipped: a timeline cannot show them"
+            )],
+        };
+        let lacks = [skipped, &notes].concat();
+        let mut bytes = Vec::new();
+        if !lacks.is_empty() {
+            self.say(&lacks, &mut bytes);
+        }
+        self.encoder.end(&lacks, &mut bytes);
+        out(&bytes)?;
+        Ok(notes)
+    }
+}
