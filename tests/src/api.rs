@@ -59,12 +59,23 @@ impl Problem {
 #[derive(Debug)]
 pub struct Api {
     connection: Connection,
+    token: Option<String>,
 }
 
 impl Api {
     /// The API over this connection.
     pub fn new(connection: Connection) -> Self {
-        Self { connection }
+        Self {
+            connection,
+            token: None,
+        }
+    }
+
+    /// The same; calls have this token.
+    #[must_use]
+    pub fn with_token(mut self, token: Option<String>) -> Self {
+        self.token = token;
+        self
     }
 
     /// Sends any request.
@@ -91,6 +102,10 @@ impl Api {
         let mut request = Request::new(method, &path).body(body.as_bytes());
         if !body.is_empty() {
             request = request.header("content-type", "application/json");
+        }
+        let authorization = self.token.as_ref().map(|token| format!("Bearer {token}"));
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
         }
         match self.send(&request) {
             Ok(response) => response,

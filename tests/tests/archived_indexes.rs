@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use harness::{Api, Server};
+use harness::{Api, Server, run_tracehold};
 use serde_json::Value;
 
 use crate::archives::{export, imported, run};
@@ -199,8 +199,18 @@ fn derived_files_of_archives_are_checked_and_rebuilt() {
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(query_results(&there, &storage), expected, "{case}");
-        let path = format!("/storages/{storage}");
-        there.api().done("DELETE", &path, None);
+        let gone = format!("/storages/{storage}");
+        there.api().done("DELETE", &gone, None);
+        if case == "foreign" {
+            let url = there.url();
+            let archive = path("case.zip").display().to_string();
+            let words = ["storage", "import", "--server", &url, &archive].map(str::to_owned);
+            let output = run_tracehold(&words);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{errors}");
+            assert_eq!(errors.matches(" is not used: ").count(), 2, "{errors}");
+            there.api().done("DELETE", &gone, None);
+        }
     }
 }
 

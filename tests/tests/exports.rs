@@ -254,6 +254,13 @@ fn pushed_files_come_back_from_a_server_a_copy_and_a_mount() {
         faulty[0]["note"].as_str().unwrap().contains("is missing"),
         "{faulty:?}"
     );
+    let told = run(&server, &["export", "--dir", &copy, &path("five")]);
+    let errors = String::from_utf8_lossy(&told.stderr);
+    let note = errors.lines().find(|line| line.starts_with("incomplete: "));
+    assert!(
+        note.is_some_and(|note| note.contains("is missing")),
+        "{errors}"
+    );
 }
 
 #[test]

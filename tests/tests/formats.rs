@@ -194,6 +194,8 @@ fn data_that_a_format_cannot_represent_is_refused() {
         assert!(detail.contains(expected), "{detail}");
     };
     refused(r#"{"group_by": "name", "format": "perfetto"}"#, "timeline");
+    refused(r#"{"group_by": "name", "format": "chrome"}"#, "timeline");
+    refused(r#"{"order_by": "dur", "format": "chrome"}"#, "timeline");
     refused(r#"{"explain": true, "format": "parquet"}"#, "explanation");
     refused(r#"{"explain": true, "format": "arrow"}"#, "explanation");
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/trace-0-of-1.pfw.gz");

@@ -3,8 +3,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use harness::{Agent, Request, Response, Server};
 use serde_json::{Value, json};
 
@@ -58,9 +61,11 @@ fn query(server: &Server, storage: &str, body: &Value, te: bool) -> Response {
 /// All forms of a result.
 fn forms() -> Vec<Value> {
     let mut forms = vec![json!({ "count": true })];
-    for format in ["ndjson", "csv", "text", "arrow", "parquet", "perfetto"] {
+    for format in [
+        "ndjson", "csv", "text", "arrow", "parquet", "perfetto", "chrome",
+    ] {
         forms.push(json!({ "format": format }));
-        if format != "perfetto" {
+        if !["perfetto", "chrome"].contains(&format) {
             forms.push(json!({ "format": format, "group_by": "name" }));
             forms.push(json!({ "format": format, "group_by": "tid" }));
         }
@@ -137,6 +142,12 @@ fn check_client(source: &[&str], expression: &str, is_complete: bool) {
         assert_eq!(code, i32::from(!is_complete), "{what}");
         assert_eq!(errors.contains("cannot be read"), !is_complete, "{what}");
         assert!(errors.matches("cannot be read").count() <= 1, "{what}");
+        let whose = if source[0].starts_with("--server") {
+            "; the server skipped this data"
+        } else {
+            "; the result lacks what could not be read"
+        };
+        assert_eq!(errors.contains(whose), !is_complete, "{what}");
         assert!(!out.contains("summary"), "{what}");
         let (code, _, errors) = run(&[&arguments[..], &["--strict"]].concat());
         let refused = if source[0].starts_with("--server") {
@@ -166,6 +177,14 @@ fn every_form_of_a_result_says_what_it_lacks() {
     let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
     check_http(&server, &storage, "", BROKEN_LINES);
     check_client(&stored, "", false);
+    // No index was made, so the queries say it.
+    let status = server.api().status(&storage);
+    assert_eq!(status["unreadable_records"], BROKEN_LINES, "{status}");
+    let log = server.log();
+    assert!(
+        log.contains("a query skipped data that it cannot read"),
+        "{log}"
+    );
     server.api().finalize(&storage);
     wait_for_indexes(&server, &storage);
     // With indexes, nothing is read to know it.
@@ -448,4 +467,47 @@ fn damage_and_cuts_cost_only_the_packets_that_they_hit() {
             assert_eq!(strict.json()["code"], "result_incomplete", "{what}");
         }
     }
+}
+
+/// A file whose producer was killed, and one that is about to be filled.
+#[test]
+fn an_index_of_a_torn_file_says_so_and_a_list_without_fields_has_an_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let torn = folder.path().join("torn.pfw.gz");
+    let whole = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/trace-0-of-1.pfw.gz");
+    let bytes = fs::read(whole).unwrap();
+    fs::write(&torn, &bytes[..bytes.len() / 2]).unwrap();
+    let (code, _, errors) = run(&["index", torn.to_str().unwrap()]);
+    assert_eq!(code, 1, "{errors}");
+    for told in ["ends inside the gzip member", "the rest is indexed"] {
+        assert!(errors.contains(told), "{errors}");
+    }
+    // A damaged member between whole ones costs no line of others.
+    let member = |text: &str| {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+        gzip.write_all(text.as_bytes()).unwrap();
+        gzip.finish().unwrap()
+    };
+    let lines = trace()
+        .lines()
+        .skip(1)
+        .take(50)
+        .collect::<Vec<_>>()
+        .join("\n")
+        + "\n";
+    let mut damaged = member(&lines);
+    let checksum = damaged.len() - 6;
+    damaged[checksum] ^= 1;
+    let bytes = [member(&lines), damaged, member(&lines)].concat();
+    fs::write(&torn, bytes).unwrap();
+    for command in ["index", "decode"] {
+        let (code, out, errors) = run(&[command, torn.to_str().unwrap()]);
+        assert_eq!(code, 1, "{command}: {errors}");
+        assert!(errors.contains("the gzip member is damaged"), "{errors}");
+        assert!(command == "index" || out.lines().count() == 100, "{out}");
+    }
+    let empty = folder.path().join("empty.pfw");
+    fs::write(&empty, "").unwrap();
+    let (code, out, errors) = run(&["fields", empty.to_str().unwrap()]);
+    assert_eq!(code, 1, "{out}{errors}");
 }

@@ -176,9 +176,9 @@ fn packets_of_unknown_length_are_accepted_up_to_their_limit() {
     let storage = api.create_storage("large");
     let agent = Agent::declare(&mut api, &storage, "large", "s", "none");
     for (sequence, size, encoding, wanted) in [
-        (0, 40 << 20, "gzip", 200),
-        (1, 64 << 20, "zstd", 200),
-        (2, (64 << 20) + 1, "zstd", 413),
+        (0, 10 << 20, "gzip", 200),
+        (1, 16 << 20, "zstd", 200),
+        (2, (16 << 20) + 1, "zstd", 413),
     ] {
         let body = encode(encoding, &vec![7; size]);
         let request = Request::new("POST", agent.path())

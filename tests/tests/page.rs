@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use harness::{
-    Agent, Request, Server, Settings, openapi_node_modules, page_node_modules, run_tracehold,
-    without,
+    Agent, Request, Server, Settings, openapi_node_modules, page_node_modules, perfetto_ui,
+    run_tracehold, without,
 };
 use serde_json::{Value, json};
 
@@ -171,6 +171,23 @@ fn the_page_follows_what_changes() {
 }
 
 #[test]
+fn the_page_is_told_what_changes() {
+    let (_folder, server, storage) = with_trace("");
+    let mut api = server.api();
+    Agent::register(&mut api, "host");
+    Agent::declare_stream(&mut api, "host", "late", "dft", "none");
+    let agent = Agent::new(&storage, "host", "late");
+    let body = event(0, "late", 1, 10_000_000_000, "");
+    drive(
+        "live.mjs",
+        json!({
+            "server": server.url(), "storage": storage,
+            "push": { "path": agent.path(), "bodies": [body] },
+        }),
+    );
+}
+
+#[test]
 fn the_page_works_with_a_token_a_share_and_a_proxy() {
     let (folder, mut server, storage) = with_trace("");
     let failed = damaged(&mut server, "failed");
@@ -204,6 +221,55 @@ fn the_page_works_with_a_token_a_share_and_a_proxy() {
         json!({
             "server": url, "storage": storage, "failed": failed, "file": file,
             "operator": operator, "reader": reader, "share": share, "behindProxy": behind.url(),
+        }),
+    );
+}
+
+#[test]
+fn the_perfetto_ui_has_the_events_of_a_selection() {
+    let Some(ui) = perfetto_ui() else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let storage = server.api().create_storage("traces");
+    for trace in ["trace-0-of-1.pfw.gz", "chrome_viztracer.json"] {
+        push(&server, &storage, &data().join(trace), "65536");
+    }
+    // Slices of one thread that overlap partly, and some without an end.
+    let mut odd = String::from("[\n");
+    for id in 0..500 {
+        let line = event(id, "overlapping", id % 3, id as u64 * 2, "");
+        odd += &line.replace(
+            "\"dur\":5",
+            if id % 4 == 0 {
+                "\"dur\":0"
+            } else {
+                "\"dur\":7"
+            },
+        );
+    }
+    let path = folder.path().join("odd.pfw");
+    fs::write(&path, odd).unwrap();
+    push(&server, &storage, &path, "4096");
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let query = format!("/storages/{storage}/query");
+    let views = ["", "name == 'overlapping'", "kind == 'dft' and dur > 10us"].map(|expression| {
+        let body = json!({ "query": expression, "aggregate": "count,sum:dur" });
+        let found = server.api().call("POST", &query, Some(&body)).json();
+        assert!(
+            found["count"].as_u64().unwrap() > 100,
+            "{expression}: {found}"
+        );
+        json!({ "query": expression, "count": found["count"], "sum": found["sum:dur"] })
+    });
+    drive(
+        "perfetto.mjs",
+        json!({
+            "server": server.url(), "base": server.url(), "storage": storage, "ui": ui,
+            "key": data().join("tls/server.key"), "certificate": data().join("tls/server.pem"),
+            "views": views,
         }),
     );
 }

@@ -281,7 +281,9 @@ fn ids(source: &[&str], query: &str) -> Vec<u64> {
     let form = ["--fields", "id", "--format", "csv"];
     let (code, out, errors) = run(&[&["query"], source, &[query], &form].concat());
     assert!(code <= 1, "{source:?} {query}: {errors}");
-    assert!(errors.is_empty(), "{source:?} {query}: {errors}");
+    // The generator also asks for a field that no event has.
+    let is_hint = |line: &str| line.contains("events has the field");
+    assert!(errors.lines().all(is_hint), "{source:?} {query}: {errors}");
     out.lines().skip(1).map(|id| id.parse().unwrap()).collect()
 }
 

@@ -227,6 +227,34 @@ fn span(random: &mut Random, id: u64) -> Value {
     })
 }
 
+/// A request with spans of one service.
+fn request_with_spans(random: &mut Random, request: u64) -> Value {
+    let spans = (0..SPANS).map(|at| span(random, request * SPANS + at + 1));
+    let scope = json!({
+        "scope": { "name": "checkout", "version": format!("1.{}", request % 3) },
+        "spans": spans.collect::<Vec<_>>(),
+    });
+    let names = ["shop", "cart", "7"];
+    let service = json!({ "stringValue": names[usize::try_from(request % 3).unwrap()] });
+    json!({ "resourceSpans": [{
+        "resource": { "attributes": [{ "key": "service.name", "value": service }] },
+        "scopeSpans": [scope],
+    }]})
+}
+
+#[test]
+fn results_of_files_of_spans_are_those_of_an_independent_evaluator() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spans.jsonl");
+    let mut random = Random::new(8);
+    let requests = (0..REQUESTS).map(|request| {
+        let request = request_with_spans(&mut random, request);
+        format!("{request}\n")
+    });
+    fs::write(&path, requests.collect::<String>()).unwrap();
+    check_trace(&path, 8);
+}
+
 #[test]
 fn results_of_spans_are_those_of_an_independent_evaluator() {
     let folder = tempfile::tempdir().unwrap();
@@ -237,17 +265,7 @@ fn results_of_spans_are_those_of_an_independent_evaluator() {
     let (recording, _) = record_now(&mut api, recording);
     let mut random = Random::new(6);
     for request in 0..REQUESTS {
-        let spans = (0..SPANS).map(|at| span(&mut random, request * SPANS + at + 1));
-        let scope = json!({
-            "scope": { "name": "checkout", "version": format!("1.{}", request % 3) },
-            "spans": spans.collect::<Vec<_>>(),
-        });
-        let names = ["shop", "cart", "7"];
-        let service = json!({ "stringValue": names[usize::try_from(request % 3).unwrap()] });
-        let body = json!({ "resourceSpans": [{
-            "resource": { "attributes": [{ "key": "service.name", "value": service }] },
-            "scopeSpans": [scope],
-        }]});
+        let body = request_with_spans(&mut random, request);
         let response = send(&mut api, "application/json", body.to_string().as_bytes());
         assert_eq!(response.body, b"{}", "{}", response.brief());
     }

@@ -115,6 +115,13 @@ fn check_derived(server: &Server, storage: &str) {
     let mounted = folder.path().join("mount");
     mount(server, &all, &mounted);
     check(&["--dir", mounted.to_str().unwrap()]);
+    let exported = folder.path().join("exported");
+    let (source, exported) = (
+        ["export", "--server", &url, "--storage", &all],
+        exported.to_str(),
+    );
+    let (_, _, notes) = run(&[&source[..], &[exported.unwrap()]].concat());
+    assert!(notes.contains("3 derived streams are omitted"), "{notes}");
     // Without its source, a derived stream repeats nothing.
     let clones = copy(&["--name", "clones", "--stream", "traces.clones"]);
     assert_eq!(of_copy(&clones, &[]), 2);

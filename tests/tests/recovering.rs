@@ -268,10 +268,14 @@ fn a_push_of_the_command_waits_for_the_recovery() {
         );
         std::thread::yield_now();
     }
+    // The wait for the second attempt is announced when the first one was refused.
+    std::thread::sleep(Duration::from_millis(1_500));
     setting.release();
     let output = push.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
+    let said = errors.matches("waiting for the server: ").count();
+    assert!((1..=2).contains(&said), "each reason once: {errors}");
     assert!(api.storage(&setting.slow)["packets"].as_u64().unwrap() > COUNT);
 }
 

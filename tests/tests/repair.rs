@@ -26,7 +26,7 @@ pub(crate) fn record(sequence: u64) -> String {
 }
 
 /// An open storage with packets.
-fn pushed(server: &Server, name: &str) -> String {
+pub(crate) fn pushed(server: &Server, name: &str) -> String {
     let mut api = server.api();
     let storage = api.create_storage(name);
     Agent::register(&mut api, "host");
@@ -49,7 +49,7 @@ pub(crate) fn damaged(server: &mut Server, name: &str) -> String {
 }
 
 /// Damages a packet in the middle of a log.
-fn damage(server: &Server, storage: &str) {
+pub(crate) fn damage(server: &Server, storage: &str) {
     let folder = server.data().join("storages").join(storage);
     let path = folder.join("0000000000000000.itdata");
     let mut bytes = fs::read(&path).unwrap();

@@ -49,7 +49,9 @@ fn a_storage_without_a_valid_storage_file_is_failed() {
     assert_eq!(readiness(&server), json!(["ready", 0, []]));
     server.kill();
     let path = server.data().join("storages").join(&damaged);
-    fs::write(path.join(format!("{damaged}.storage")), b"damaged").unwrap();
+    for ending in ["storage", "storage-copy"] {
+        fs::write(path.join(format!("{damaged}.{ending}")), b"damaged").unwrap();
+    }
     server.restart();
 
     let mut api = server.api();

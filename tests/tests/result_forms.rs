@@ -21,6 +21,7 @@ const FORMS: &[&[&str]] = &[
     &["--format", "arrow"],
     &["--format", "parquet"],
     &["--format", "perfetto"],
+    &["--format", "chrome"],
     &["--order-by", "dur desc", "--limit", "3"],
     &["--order-by", "dur desc", "--format", "parquet"],
     &["--limit", "1", "--format", "arrow"],
@@ -128,8 +129,16 @@ fn an_output_file_is_complete_or_unchanged() {
     assert_eq!(fs::read_to_string(&out).unwrap(), expected);
     let names = fs::read_dir(folder.path()).unwrap();
     assert_eq!(names.count(), 2, "nothing unfinished remains");
-    let (code, _, _) = run(&["query", file, "-o", "/nonexistent/rows"]);
-    assert_eq!(code, 4);
+    for (program, path) in [
+        ("query", "/nonexistent/rows"),
+        ("query", "/dev/full"),
+        ("decode", "/dev/full"),
+    ] {
+        let option = if program == "decode" { "-w" } else { "-o" };
+        let (code, _, errors) = run(&[program, file, option, path]);
+        assert_eq!(code, 4, "{errors}");
+        assert!(errors.contains(&format!("{path}: ")), "{errors}");
+    }
 }
 
 #[test]
@@ -399,7 +408,7 @@ fn check_hint(source: &[&str], expression: &str, expected: Option<&str>) {
 }
 
 #[test]
-fn fields_that_no_event_has_are_answered_with_near_names() {
+fn fields_that_no_event_has_are_named_with_near_names() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.pfw");
     write_trace(&trace, 300);
@@ -416,25 +425,48 @@ fn fields_that_no_event_has_are_answered_with_near_names() {
         );
         check_hint(source, "Ret == 1", Some("did you mean args.ret?"));
         check_hint(source, "offset < 0", None);
-        check_hint(source, "nosuch == 1", None);
-        for (form, is_hinted) in [
-            (["--fields", "name,ofset"], true),
-            (["--fields", "name,(ofset * 2)"], true),
-            (["--order-by", "ofset desc"], true),
-            (["--group-by", "ofset"], true),
-            (["--aggregate", "sum:ofset"], true),
-            (["--histogram", "ofset"], true),
-            (["--fields", "name,offset,nosuch"], false),
-            (["--group-by", "name,offset"], false),
+        let hint = "has the field args.nosuch; `tracehold fields` lists all";
+        check_hint(source, "nosuch == 1", Some(hint));
+        let near = "has the field args.ofset; did you mean args.offset?";
+        for (form, hint) in [
+            (["--fields", "name,ofset"], Some(near)),
+            (["--fields", "name,(ofset * 2)"], Some(near)),
+            (["--order-by", "ofset desc"], Some(near)),
+            (["--group-by", "ofset"], Some(near)),
+            (["--aggregate", "sum:ofset"], Some(near)),
+            (["--histogram", "ofset"], Some(near)),
+            (["--fields", "name,offset,nosuch"], Some(hint)),
+            (["--order-by", "nosuch"], Some(hint)),
+            (["--group-by", "name,offset"], None),
         ] {
             let (code, out, errors) = run(&[&["query"], source, &[""], &form].concat());
             assert_eq!(code, 0, "{form:?}: {errors}");
             assert!(!out.is_empty(), "{form:?}");
-            let hint = "has the field args.ofset; did you mean args.offset?";
-            assert_eq!(errors.contains(hint), is_hinted, "{form:?}: {errors}");
-            assert_eq!(errors.is_empty(), !is_hinted, "{form:?}: {errors}");
+            match hint {
+                Some(hint) => assert!(errors.contains(hint), "{form:?}: {errors}"),
+                None => assert_eq!(errors, "", "{form:?}"),
+            }
         }
     }
+}
+
+/// Groups by a field with as many values as events, each with 60 aggregates, need more memory than
+/// all groups may have.
+#[test]
+fn more_groups_than_fit_are_refused_and_never_answered_in_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 90_000);
+    let file = trace.to_str().unwrap();
+    let aggregates: Vec<String> = (0..60).map(|at| format!("min:f{at}")).collect();
+    let words = ["--group-by", "offset", "--aggregate", &aggregates.join(",")];
+    let (code, out, errors) = run(&[&["query", file], &words[..]].concat());
+    assert_eq!((code, out.as_str()), (2, ""), "{errors}");
+    assert!(errors.contains("groups by offset"), "{errors}");
+    assert!(
+        errors.contains("narrow the query, or group by less"),
+        "{errors}"
+    );
 }
 
 /// A program that sees no trailer fields learns that numbers are estimated, however long they are.

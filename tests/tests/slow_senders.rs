@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use harness::{Agent, Http2Streams, Server, Settings, packet};
+use harness::{Agent, Http2Streams, Request, Server, Settings, packet};
 
 #[test]
 fn a_large_declared_length_reserves_only_what_arrives() {
@@ -11,7 +11,7 @@ fn a_large_declared_length_reserves_only_what_arrives() {
     let slow = Agent::declare(&mut api, &storage, "slow", "s", "none");
     let head = format!(
         "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/octet-stream\r\n\
-         tracehold-epoch: 0\r\ntracehold-sequence: 0\r\ncontent-length: 67108864\r\n\r\n",
+         tracehold-epoch: 0\r\ntracehold-sequence: 0\r\ncontent-length: 16777216\r\n\r\n",
         slow.path()
     );
     let mut senders: Vec<_> = (0..8).map(|_| server.connect()).collect();
@@ -43,7 +43,7 @@ fn many_large_declared_lengths_leave_room_for_others() {
         let slow = Agent::declare(&mut api, &storage, name, "s", "none");
         let head = format!(
             "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/octet-stream\r\n\
-             tracehold-epoch: 0\r\ntracehold-sequence: 0\r\ncontent-length: 60000000\r\n\r\n",
+             tracehold-epoch: 0\r\ntracehold-sequence: 0\r\ncontent-length: 16000000\r\n\r\n",
             slow.path()
         );
         let mut sender = server.connect();
@@ -109,7 +109,7 @@ fn a_record_that_was_only_declared_leaves_its_memory_to_others() {
     let kept = SENDERS as f64 * 8192.0;
     wait_for("what did not arrive is returned", &|bytes| bytes < kept);
     let agent = Agent::declare(&mut api, &storage, "quick", "s", "none");
-    agent.push(&mut api, 0, &vec![7; 20 << 20]);
+    agent.push(&mut api, 0, &vec![7; 15 << 20]);
     drop(senders);
 }
 
@@ -138,4 +138,49 @@ fn the_streams_of_a_connection_share_what_it_may_have() {
     assert!(bytes < 6.5 * MIB as f64, "{bytes}");
     let modest = Agent::declare(&mut api, &storage, "modest", "s", "none");
     modest.push(&mut api, 0, &vec![7; 3 * MIB]);
+}
+
+/// Clients that go on sending after they were refused do not hold the places for health.
+#[test]
+fn health_is_answered_while_slow_senders_have_all_connections() {
+    const SENDERS: usize = 400;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(
+        folder.path(),
+        &Settings::with_config("[http]\nconnections_max = 64\n"),
+    );
+    let mut api = server.api();
+    let storage = api.create_storage("slow");
+    let slow = Agent::declare(&mut api, &storage, "slow", "s", "none");
+    drop(api);
+    let head = format!(
+        "POST {} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/octet-stream\r\n\
+         tracehold-epoch: 0\r\ntracehold-sequence: 0\r\ncontent-length: 1000000\r\n\r\n",
+        slow.path()
+    );
+    let mut senders = Vec::new();
+    for _ in 0..SENDERS {
+        // A connection waits to be accepted for as long as the places are taken.
+        let mut sender = server.connect();
+        // It may have been dropped already.
+        drop(sender.write(&[head.as_bytes(), b"x"]));
+        senders.push(sender);
+    }
+    for _ in 0..20 {
+        let begin = Instant::now();
+        let response = server
+            .connect()
+            .send(&Request::new("GET", "/livez"))
+            .unwrap();
+        assert_eq!(response.status, 200, "{}", response.brief());
+        // Well below the time for which a refused sender is listened to.
+        assert!(
+            begin.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            begin.elapsed()
+        );
+        for sender in &mut senders {
+            drop(sender.write(&[b"x"]));
+        }
+    }
 }

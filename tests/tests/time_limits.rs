@@ -1,9 +1,10 @@
 //! The limits `--from` and `--to` of queries mean the same everywhere, or are refused.
 
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use harness::{Agent, Api, Server};
+use harness::{Agent, Api, Server, without};
 use serde_json::json;
 
 use crate::queries::{mount, push, run, settings};
@@ -177,4 +178,42 @@ fn a_limit_can_be_relative_to_now() {
     let error = count(&[&file], &["--from", "-30m", "--to", "-1h"]).unwrap_err();
     assert!(error.contains("--from is after --to"), "{error}");
     check(&["--from", "2026-01-01", "--to", "2026-01-01"], "0");
+}
+
+/// Streams and packets begin and end in the window; the numbers are those of `babeltrace2`.
+#[test]
+fn messages_in_a_window_are_counted_as_babeltrace_counts_them() {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/lttng/uid/0/64-bit");
+    let trace = trace.to_str().unwrap();
+    for (window, expected) in [
+        ("1,2", [0, 2, 2, 0, 0, 0, 0, 0]),
+        ("1795242148.0229,1795242148.023", [319, 2, 2, 3, 3, 0, 0, 0]),
+        ("1795242149,1795242150", [0; 8]),
+    ] {
+        let (code, printed, told) = run(&["decode", trace, "-o", "counter", "--timerange", window]);
+        assert_eq!((code, told.as_str()), (0, ""), "{window}");
+        let counts = |text: &str| -> Vec<u64> {
+            let numbers = text
+                .lines()
+                .map(|line| line.split_whitespace().next().unwrap());
+            numbers.map(|number| number.parse().unwrap()).collect()
+        };
+        let mut found = counts(&printed);
+        assert_eq!(
+            found.pop(),
+            Some(expected.iter().sum()),
+            "{window}: {printed}"
+        );
+        assert_eq!(found, expected, "{window}: {printed}");
+        let theirs = Command::new("babeltrace2")
+            .args(["--timerange", window, trace, "-c", "sink.utils.counter"])
+            .output();
+        match theirs {
+            Ok(theirs) => {
+                let text = String::from_utf8(theirs.stdout).unwrap();
+                assert_eq!(counts(&text)[..8], expected, "{window}: {text}");
+            }
+            Err(_) => without("babeltrace2"),
+        }
+    }
 }

@@ -66,7 +66,9 @@ fn a_truncated_response_is_an_error() {
     let frames_end = bytes.iter().rposition(|byte| *byte != 0).unwrap();
     fs::write(&path, &bytes[..frames_end - 20]).unwrap();
     let url = server.url();
-    for format in ["ndjson", "csv", "text", "arrow", "parquet", "perfetto"] {
+    for format in [
+        "ndjson", "csv", "text", "arrow", "parquet", "perfetto", "chrome",
+    ] {
         let body = format!("{{\"format\": \"{format}\", \"strict\": true}}");
         let target = format!("/api/v1/storages/{storage}/query");
         let mut connection = Connection::open(server.address()).unwrap();
@@ -309,5 +311,26 @@ fn a_query_stops_when_its_client_disconnects() {
             server.log()
         );
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What a long result lacks is known when it ends, and HTTP/1.0 has no trailer fields.
+#[test]
+fn http_1_0_gets_what_a_long_result_lacks_in_its_head() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 20_000);
+    let mut file = fs::File::options().append(true).open(&trace).unwrap();
+    file.write_all(b"{\"name\":\n").unwrap();
+    let settings = Settings::with_config("[query]\nwhole_answer_bytes_max = 10000000\n");
+    let server = Server::start(&folder.path().join("server"), &settings);
+    let storage = server.api().create_storage("lacking");
+    push(&server, &storage, &trace);
+    let target = format!("/api/v1/storages/{storage}/query");
+    let (head, body) = query_http_1_0(&server, &target, "{}");
+    assert!(head.starts_with("http/1.0 200"), "{head}");
+    assert!(body.len() > 1_000_000, "{}", body.len());
+    for field in ["tracehold-skipped: 1\r\n", "tracehold-skipped-reasons: ["] {
+        assert!(head.contains(field), "{head}");
     }
 }

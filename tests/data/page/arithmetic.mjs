@@ -10,6 +10,7 @@ const { lanesOf, stack } = await load("intervals");
 const { spelled, typedIn } = await load("completion");
 const { fieldsOf } = await load("results");
 const { path } = await load("api");
+const { Messages } = await load("changes");
 
 const check = (call, cases) => {
   for (const [input, expected] of cases) assert.deepEqual(call(input), expected, `${call} of ${input}`);
@@ -32,6 +33,15 @@ check(parse, [
 ]);
 assert.equal(write({ query: "\u000112", from: 12345678901234567890n, to: undefined, fields: ["a"] }),
   '{"query":"\\u000112","from":12345678901234567890,"fields":["a"]}');
+
+// Messages come in pieces that end anywhere.
+const stream = 'retry: 2000\n\nevent: job\nid: a-1\ndata: {"n":12345678901234567890,"text":"a: b"}\n\n: nothing new\nid: a-2\n\nevent: x';
+for (let size = 1; size < stream.length; size++) {
+  const messages = new Messages();
+  const found = [];
+  for (let at = 0; at < stream.length; at += size) found.push(...messages.add(stream.slice(at, at + size)));
+  assert.deepEqual(found, [{ retry: "2000" }, { event: "job", id: "a-1", data: { n: 12345678901234567890n, text: "a: b" } }, { id: "a-2" }]);
+}
 
 check(bytes, [
   [null, "–"], [0, "0 B"], [1023, "1023 B"], [1024, "1.00 KiB"], [10_300, "10.1 KiB"], [1_030_000, "1006 KiB"],

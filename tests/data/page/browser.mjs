@@ -15,7 +15,8 @@ export const { server, pictures } = given;
 mkdirSync(pictures, { recursive: true });
 
 const browser = await puppeteer.launch({
-  executablePath: "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"],
+  executablePath: "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", ...JSON.parse(process.env.PAGE_BROWSER || "[]")],
 });
 const complaints = [];
 
@@ -82,6 +83,13 @@ export async function fill(page, label, value) {
 export async function counted(page) {
   await until(page, () => /^[\d,]+ events/.test(document.querySelector(".rows-note")?.textContent));
   return Number((await text(page, ".rows-note")).match(/^[\d,]+/)[0].replaceAll(",", ""));
+}
+
+/** Presses a button that opens a window, and returns its page. */
+export async function opened(page, title) {
+  const target = new Promise(resolve => browser.once("targetcreated", resolve));
+  await press(page, title);
+  return (await target).page();
 }
 
 export const seconds = number => new Promise(resolve => setTimeout(resolve, number * 1000));

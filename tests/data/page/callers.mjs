@@ -27,6 +27,7 @@ for (const [token, isOperator] of [[operator, true], [reader, false]]) {
   const page = await open("#/", { context });
   await enter(page, token);
   await shows(page, "first");
+  await until(page, () => document.querySelector("main > div").dataset.live === "true");
   await until(page, () => /1 failed.*free/.test(document.querySelector("#health").textContent));
   await page.evaluate(() => { location.hash = "#/server"; });
   await shows(page, "Failed storages");
@@ -96,6 +97,9 @@ for (const [token, isOperator] of [[operator, true], [reader, false]]) {
       answer.pipe(response);
     });
     request.pipe(passed);
+    // The page follows changes for as long as it is open.
+    response.on("close", () => passed.destroy());
+    passed.on("error", () => response.destroy());
   });
   await new Promise(resolve => proxy.listen(0, "127.0.0.1", resolve));
   const page = await open("#/", { base: `http://127.0.0.1:${proxy.address().port}/traces` });

@@ -5,6 +5,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// Work in the background that reaches no point for this long has ended.
+const QUIET: Duration = Duration::from_millis(300);
 
 /// The folder with the files.
 pub(super) struct Control(PathBuf);
@@ -64,6 +69,16 @@ impl Control {
             *counts.entry(line.to_owned()).or_default() += 1;
         }
         counts
+    }
+
+    /// Waits until no point was reached for a while.
+    pub(super) fn wait_until_quiet(&self) {
+        let length = || fs::metadata(self.0.join("reached")).map_or(0, |file| file.len());
+        let mut known = None;
+        while known != Some(length()) {
+            known = Some(length());
+            thread::sleep(QUIET);
+        }
     }
 
     /// Whether the server waits at the armed point.

@@ -1,6 +1,6 @@
 //! The faults to try.
 
-use super::scenario::{SCENARIOS, Scenario, What};
+use super::scenario::{SCENARIOS, Scenario, Step, What};
 use super::small_disk::Scarce;
 use super::world::{Sent, World};
 use super::{Clean, FaultPlan};
@@ -37,6 +37,10 @@ impl Fault {
         Some(format!("{point}, {}", self.kind()))
     }
 
+    fn is_hang_up(&self) -> bool {
+        matches!(self, Self::HangUp { .. } | Self::Partial { .. })
+    }
+
     fn point(&self) -> Option<&str> {
         match self {
             Self::Kill { point, .. } | Self::HangUp { point, .. } => Some(point),
@@ -70,32 +74,15 @@ pub(super) fn rows(plan: &FaultPlan, clean: &[Clean]) -> Vec<Row> {
                     at_once,
                 });
             };
-            let is_request = !matches!(what.what, What::Restart | What::Crash);
             for (point, &count) in reached {
                 for nth in 1..=count.min(NTH_MAX) {
-                    let point = point.clone();
-                    add(
-                        Fault::Kill {
-                            point: point.clone(),
-                            nth,
-                        },
-                        false,
-                    );
-                    if is_request {
-                        add(
-                            Fault::HangUp {
-                                point: point.clone(),
-                                nth,
-                            },
-                            false,
-                        );
-                    }
-                    if is_request && !what.again.is_empty() {
-                        add(Fault::HangUp { point, nth }, true);
-                    }
+                    add_at_point(what, point, nth, &mut add);
                 }
             }
-            if !is_request || !plan.only.is_empty() {
+            for point in clean.in_background(step) {
+                add_at_point(what, point, 1, &mut add);
+            }
+            if !is_request(what) || !plan.only.is_empty() {
                 continue;
             }
             for scarce in [Scarce::Bytes, Scarce::Inodes] {
@@ -117,7 +104,31 @@ pub(super) fn rows(plan: &FaultPlan, clean: &[Clean]) -> Vec<Row> {
             .is_none_or(|point| point.starts_with(&plan.only))
     });
     rows.retain(|row| !plan.is_short || is_in_short(row));
+    // The repair goes on without its client, and takes packets away between the requests of a view.
+    rows.retain(|row| !row.scenario.loses_packets() || !row.fault.is_hang_up());
     rows
+}
+
+fn is_request(step: &Step) -> bool {
+    !matches!(step.what, What::Restart | What::Crash)
+}
+
+/// The faults at a point that a step reaches.
+fn add_at_point(step: &Step, point: &str, nth: u64, add: &mut impl FnMut(Fault, bool)) {
+    let point = point.to_owned();
+    let kill = Fault::Kill {
+        point: point.clone(),
+        nth,
+    };
+    add(kill, false);
+    if !is_request(step) {
+        return;
+    }
+    let hang_up = Fault::HangUp { point, nth };
+    if !step.again.is_empty() {
+        add(hang_up.clone(), true);
+    }
+    add(hang_up, false);
 }
 
 /// Whether the short form has a row. Of those with the same point and kind it tries one after the

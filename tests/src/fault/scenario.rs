@@ -12,6 +12,18 @@ pub(super) struct Scenario {
     pub(super) steps: &'static [Step],
 }
 
+impl Scenario {
+    /// Whether packets that can be read are gone after a step.
+    pub(super) fn loses_packets(&self) -> bool {
+        self.name == OPEN_REPAIR
+    }
+
+    /// Whether the server reaches points while no request waits for it.
+    pub(super) fn has_work_in_background(&self) -> bool {
+        self.config == SMALL_AND_ARRANGED
+    }
+}
+
 /// One change.
 pub(super) struct Step {
     pub(super) what: What,
@@ -44,9 +56,12 @@ pub(super) enum What {
         name: &'static str,
         is_damaged: bool,
     },
-    /// The server is killed, a packet of the second batch of the storage is damaged, and it starts
-    /// again. Only before the first step.
-    Damage { name: &'static str },
+    /// The server is killed, or stopped after which the index `is_complete`, a packet of the second
+    /// batch of the storage is damaged, and it starts again. Only before the first step.
+    Damage {
+        name: &'static str,
+        is_complete: bool,
+    },
     /// A clean shutdown and a start.
     Restart,
     /// A kill and a start.
@@ -114,11 +129,19 @@ const TWO_RIGHT: Step = call("PUT", "/agents/two/streams/right", ZSTD, &[200, 20
 const SMALL: &str = "[storage]\npreallocation_bytes_max = 1048576\nlive_index_packets_max = 4\n\
                      data_file_bytes_max = 65536\ndisk_stop_free_bytes = 0\n\
                      disk_stop_free_percent = 0\nfull_file_arranging_bytes_per_second_max = 0\n";
-/// The same; full files are arranged while their storage is open.
+/// The same; storages are sealed.
+const SMALL_AND_SEALED: &str = "[storage]\npreallocation_bytes_max = 1048576\n\
+                                live_index_packets_max = 4\ndata_file_bytes_max = 65536\n\
+                                disk_stop_free_bytes = 0\ndisk_stop_free_percent = 0\n\
+                                full_file_arranging_bytes_per_second_max = 0\n\
+                                [seal]\nat_finalization = true\n";
+/// As [`SMALL`]; full files are arranged while their storage is open.
 const SMALL_AND_ARRANGED: &str = "[storage]\npreallocation_bytes_max = 1048576\n\
                                   live_index_packets_max = 4\ndata_file_bytes_max = 65536\n\
                                   disk_stop_free_bytes = 0\ndisk_stop_free_percent = 0\n";
 const PLAIN: &str = "[storage]\ndisk_stop_free_bytes = 0\ndisk_stop_free_percent = 0\n";
+
+const OPEN_REPAIR: &str = "repair of an open storage";
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
@@ -191,7 +214,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "arranging",
-        config: SMALL,
+        config: SMALL_AND_SEALED,
         setup: &[
             create("in"),
             ONE,
@@ -284,7 +307,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             push("in", "one", "left", 3, 3),
             push("in", "one", "left", 6, 3),
             push("in", "one", "left", 9, 3),
-            step(What::Damage { name: "in" }, Between::Nothing, &[]),
+            step(
+                What::Damage {
+                    name: "in",
+                    is_complete: false,
+                },
+                Between::Nothing,
+                &[],
+            ),
         ],
         steps: &[
             // The storage file says last that the storage is open.
@@ -301,6 +331,61 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             CRASH,
             call("POST", "/storages/{in}/finalize", "", &[200]),
             RESTART,
+        ],
+    },
+    Scenario {
+        name: OPEN_REPAIR,
+        config: PLAIN,
+        setup: &[
+            create("in"),
+            ONE,
+            ONE_LEFT,
+            push("in", "one", "left", 0, 3),
+            push("in", "one", "left", 3, 3),
+            push("in", "one", "left", 6, 3),
+            push("in", "one", "left", 9, 3),
+            step(
+                What::Damage {
+                    name: "in",
+                    is_complete: true,
+                },
+                Between::Nothing,
+                &[],
+            ),
+            // The index in memory has these.
+            push("in", "one", "left", 12, 2),
+        ],
+        steps: &[
+            call("POST", "/storages/{in}/verify?repair=confirm", "", &[200]),
+            push("in", "one", "left", 14, 2),
+            CRASH,
+            call("POST", "/storages/{in}/finalize", "", &[200]),
+            RESTART,
+        ],
+    },
+    Scenario {
+        name: "tokens",
+        config: PLAIN,
+        // All requests have the first token.
+        setup: &[
+            create("in"),
+            call(
+                "POST",
+                "/tokens",
+                r#"{"name":"first","role":"operator"}"#,
+                &[],
+            ),
+        ],
+        steps: &[
+            call(
+                "POST",
+                "/tokens",
+                r#"{"name":"second","role":"reader"}"#,
+                &[],
+            ),
+            call("DELETE", "/tokens/{token}", "", &[404]),
+            CRASH,
+            ONE,
         ],
     },
     Scenario {

@@ -84,7 +84,13 @@ fn run_row(plan: &FaultPlan, folder: &Path, row: &Row, views: &[View]) -> bool {
     let mut world = World::begin(folder, &plan.settings, row.scenario);
     let (before, rest) = row.scenario.steps.split_at(row.step);
     let (step, rest) = rest.split_first().expect("a row is in a step");
-    before.iter().for_each(|step| world.perform(step));
+    for step in before {
+        // As in the run without a fault, in which each step ends when nothing more is reached.
+        world.control.note();
+        world.perform(step);
+        world.settle(row.scenario);
+    }
+    world.control.disarm();
     let faulted = match &row.fault {
         Fault::Kill { point, nth } => world.perform_and_kill(step, point, *nth),
         Fault::HangUp { point, nth } => world.perform_and_hang_up(step, point, *nth),

@@ -1,14 +1,23 @@
 //! What a client sees of a server, without what differs between two runs of the same requests.
 
 use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
 use crate::api::Api;
 use crate::http::Response;
 
+/// The content of a packet that is damaged.
+const UNREADABLE: &str = "cannot be read";
+
 /// How often a view is begun at most.
-const VIEWS_MAX: usize = 5;
+const VIEWS_MAX: usize = 20;
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(50);
+/// What is answered for a storage or a packet that was listed, and is gone or out of reach now.
+const CHANGING: [&str; 3] = ["storage_not_found", "packet_missing", "storage_recovering"];
 
 /// A storage of the list is there no more.
 struct Deleted;
@@ -48,14 +57,28 @@ impl View {
         self == other && self.numbers == other.numbers
     }
 
+    /// The packets that are listed and cannot be read.
+    pub(super) fn unreadable(&self) -> Vec<&String> {
+        let packets = self.packets.values().flatten();
+        packets
+            .filter(|packet| packet.contains(UNREADABLE))
+            .collect()
+    }
+
     /// What the server shows.
     ///
     /// # Panics
     /// If it shows a storage that is damaged or miscounted.
     pub(super) fn of(api: &mut Api) -> Self {
-        // A deletion whose client hung up may end while its storage is read.
-        let mut views = (0..VIEWS_MAX).filter_map(|_| Self::at_once(api).ok());
-        views.next().expect("the list has only storages that exist")
+        // A deletion or a repair whose client hung up may end while its storage is read.
+        let mut views = (0..VIEWS_MAX).filter_map(|_| {
+            let view = Self::at_once(api).ok();
+            if view.is_none() {
+                thread::sleep(PAUSE);
+            }
+            view
+        });
+        views.next().expect("the lists have only what exists")
     }
 
     fn at_once(api: &mut Api) -> Result<Self, Deleted> {
@@ -94,6 +117,11 @@ impl View {
             view.things
                 .insert(format!("agent {}", text(&agent, "id")), agent);
         }
+        for token in pages(api, "/tokens")? {
+            let is_revoked = !token["revoked"].is_null();
+            let path = format!("token {}", text(&token, "name"));
+            view.things.insert(path, json!([token["role"], is_revoked]));
+        }
         for recording in pages(api, "/recordings")? {
             let storage = names.get(&text(&recording, "storage"));
             let path = format!(
@@ -131,14 +159,14 @@ impl View {
             let number = packet["number"].as_u64().expect("a packet has a number");
             numbers.push(number);
             let path = format!("/storages/{id}/packets/{number}");
-            let bytes = answer(api, "GET", &path)?.body;
+            let content = packet_content(api, &path)?;
             let stream = format!(
                 "{name} {} {}",
                 text(packet, "agent"),
                 text(packet, "stream")
             );
             let position = json!([packet["epoch"], packet["sequence"]]);
-            let mut entry = format!("{position} {}", fingerprint(&bytes));
+            let mut entry = format!("{position} {content}");
             if !packet["provenance"].is_null() {
                 entry.push_str(&packet["provenance"].to_string());
             }
@@ -222,10 +250,10 @@ impl View {
     }
 }
 
-/// A read of a storage that is being deleted.
+/// A read of a storage that is being deleted or repaired.
 fn answer(api: &mut Api, method: &str, path: &str) -> Result<Response, Deleted> {
     let response = api.call(method, path, None);
-    if response.status == 404 && response.json()["code"] == "storage_not_found" {
+    if response.status >= 400 && CHANGING.iter().any(|code| response.json()["code"] == *code) {
         return Err(Deleted);
     }
     assert_eq!(
@@ -235,6 +263,15 @@ fn answer(api: &mut Api, method: &str, path: &str) -> Result<Response, Deleted> 
         response.brief()
     );
     Ok(response)
+}
+
+/// The content of a packet, or that it is damaged: its storage was not repaired yet.
+fn packet_content(api: &mut Api, path: &str) -> Result<String, Deleted> {
+    let response = api.call("GET", path, None);
+    if response.status >= 400 && response.json()["code"] == "damaged" {
+        return Ok(UNREADABLE.to_owned());
+    }
+    Ok(fingerprint(&answer(api, "GET", path)?.body))
 }
 
 fn read(api: &mut Api, path: &str) -> Result<Value, Deleted> {

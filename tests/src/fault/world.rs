@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::IN_BACKGROUND;
 use super::control::{At, Control};
 use super::scenario::{Scenario, Step, What};
 use super::view::View;
@@ -73,6 +74,8 @@ pub(super) struct World {
     pub(super) server: Server,
     pub(super) control: Control,
     archives: BTreeMap<&'static str, Vec<u8>>,
+    /// The first token that a step created.
+    token: Option<String>,
 }
 
 impl World {
@@ -86,10 +89,15 @@ impl World {
             server: Server::start(folder, &settings),
             control,
             archives: BTreeMap::new(),
+            token: None,
         };
+        world.control.note();
         for step in scenario.setup {
             world.perform(step);
         }
+        world.settle(scenario);
+        world.control.disarm();
+        world.control.take_reached();
         for step in scenario.steps {
             if let What::Import { name, is_damaged } = step.what {
                 world.take_out(name, is_damaged);
@@ -98,9 +106,16 @@ impl World {
         world
     }
 
+    /// Waits for work that no request waits for, if the scenario has any. Points must be noted.
+    pub(super) fn settle(&self, scenario: &Scenario) {
+        if scenario.has_work_in_background() {
+            self.control.wait_until_quiet();
+        }
+    }
+
     /// Exports a storage, and deletes it or damages its storage file.
     fn take_out(&mut self, name: &'static str, is_damaged: bool) {
-        let mut api = self.server.api();
+        let mut api = self.api();
         let id = id_of(&mut api, name);
         let archive = api.call("GET", &format!("/storages/{id}/export"), None);
         assert_eq!(archive.status, 200, "{}", archive.brief());
@@ -126,9 +141,13 @@ impl World {
     }
 
     /// Damages the first packet of the second batch of a storage.
-    fn damage(&mut self, name: &str) {
-        let id = id_of(&mut self.server.api(), name);
-        self.server.kill();
+    fn damage(&mut self, name: &str, is_complete: bool) {
+        let id = id_of(&mut self.api(), name);
+        if is_complete {
+            self.stop();
+        } else {
+            self.server.kill();
+        }
         let folder = self.server.data().join("storages").join(&id);
         let path = folder.join("0000000000000000.itdata");
         let mut bytes = fs::read(&path).expect("a storage with packets has a data file");
@@ -141,8 +160,12 @@ impl World {
         self.server.restart();
     }
 
+    pub(super) fn api(&self) -> Api {
+        self.server.api().with_token(self.token.clone())
+    }
+
     pub(super) fn view(&self) -> View {
-        View::of(&mut self.server.api())
+        View::of(&mut self.api())
     }
 
     /// Waits until the server shows one of these; what it shows in the end.
@@ -163,10 +186,17 @@ impl World {
         match step.what {
             What::Restart => self.stop_and_start(),
             What::Crash => self.crash(),
-            What::Damage { name } => self.damage(name),
+            What::Damage { name, is_complete } => self.damage(name, is_complete),
             _ => {
                 let response = self.send(step);
                 check_success(step, &response);
+                if let What::Call {
+                    path: "/tokens", ..
+                } = step.what
+                {
+                    let made = response.json()["token"].as_str().map(str::to_owned);
+                    self.token = self.token.take().or(made);
+                }
             }
         }
     }
@@ -205,10 +235,14 @@ impl World {
     }
 
     pub(super) fn stop_and_start(&mut self) {
+        self.stop();
+        self.server.restart();
+    }
+
+    fn stop(&mut self) {
         self.server.terminate();
         let status = self.server.wait(LIMIT);
         assert!(status.success(), "the server ended with {status}");
-        self.server.restart();
     }
 
     pub(super) fn crash(&mut self) {
@@ -233,7 +267,7 @@ impl World {
                 connection.send(&prepared.request()).ok()
             }
         };
-        let is_reached = wait_until(AFTER_ANSWER, || self.server.has_exited());
+        let is_reached = wait_until(patience(point), || self.server.has_exited());
         self.control.disarm();
         if !is_reached {
             self.server.kill();
@@ -271,7 +305,7 @@ impl World {
         let (is_reached, answer) = thread::scope(|scope| {
             let answer = scope.spawn(|| connection.send(&prepared.request()).ok());
             wait_until(LIMIT, || self.control.is_held() || answer.is_finished());
-            let is_reached = wait_until(AFTER_ANSWER, || self.control.is_held());
+            let is_reached = wait_until(patience(point), || self.control.is_held());
             // The server may have closed the connection already.
             drop(closer.shutdown(Shutdown::Both));
             self.control.release();
@@ -306,6 +340,10 @@ impl World {
 
     fn prepare(&self, step: &Step) -> Prepared {
         let mut headers = Vec::new();
+        let mut api = self.api();
+        if let Some(token) = &self.token {
+            headers.push(("authorization", format!("Bearer {token}")));
+        }
         let (method, path, body) = match &step.what {
             What::Call { method, path, body } => {
                 let kind = if body.starts_with('{') {
@@ -316,7 +354,6 @@ impl World {
                 if !body.is_empty() {
                     headers.push(("content-type", kind.to_owned()));
                 }
-                let mut api = self.server.api();
                 let (path, body) = (filled(&mut api, path), filled(&mut api, body));
                 (*method, path, body.into_bytes())
             }
@@ -350,7 +387,7 @@ impl World {
                 };
                 headers.push(("content-type", kind.to_owned()));
                 let target = storage.map(|name| {
-                    let id = id_of(&mut self.server.api(), name);
+                    let id = id_of(&mut api, name);
                     format!("/storages/{id}")
                 });
                 let path = format!(
@@ -370,6 +407,14 @@ impl World {
             body,
         }
     }
+}
+
+/// How long after the answer a point may be reached.
+fn patience(point: &str) -> Duration {
+    if point.starts_with(IN_BACKGROUND) {
+        return AFTER_ANSWER * 5;
+    }
+    AFTER_ANSWER
 }
 
 fn is_storage_file(path: &Path) -> bool {
@@ -419,6 +464,13 @@ fn filled(api: &mut Api, text: &str) -> String {
             "{recording}",
             id.unwrap_or("00000000-0000-0000-0000-000000000000"),
         );
+    }
+    if filled.contains("{token}") {
+        let list = api.done("GET", "/tokens", None);
+        let tokens = list["items"].as_array().expect("a list");
+        let second = tokens.iter().find(|token| token["name"] == "second");
+        let id = second.and_then(|token| token["id"].as_str());
+        filled = filled.replace("{token}", id.unwrap_or("none"));
     }
     for (name, id) in ids(api) {
         filled = filled.replace(&format!("{{{name}}}"), &id);
