@@ -12,6 +12,7 @@ mod bench;
 mod check;
 mod crash;
 mod dependencies;
+mod dist;
 mod failing_disk;
 mod failure;
 mod fault;
@@ -48,6 +49,10 @@ cargo xtask JOB
   power [--states N] [--seed S] [--seconds T]
                             check disks as a power cut may leave them (200)
   fuzz [NAME [SECONDS]]     run a fuzz target (60 s), or list them
+  dist [--profile NAME | --programs FOLDER] [--check]
+                            make static programs, or take those in FOLDER, and packages and an image
+                            of them in target/packages; --check tries these on a copy of this
+                            machine (needs root)
   wheel [--profile NAME]    build the Python client and a wheel with the program tracehold (dist), and
                             try both in an empty environment
 ";
@@ -78,6 +83,7 @@ fn run(arguments: &[String]) -> Outcome {
         "power" => power::run_job(rest),
         "fault" => fault::run_job(rest),
         "fuzz" => fuzz::run_job(rest),
+        "dist" => dist::run_job(rest),
         "wheel" => wheel::run_job(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");

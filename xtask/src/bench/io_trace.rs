@@ -36,14 +36,11 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         ..Settings::default()
     };
     let server = Server::start(&folder, &settings);
-    let (storage, file, length) = finalized_file(&mut server.api());
-    let party = Party {
-        url: format!("{}/storage/{storage}/{file}", server.url()),
-        pid: server.pid(),
-    };
+    let file = finalized_file(&mut server.api());
+    let party = Party::of(&server, &file);
     // Two segments, a warm-up before each, and the time to start and stop a trace.
     let lasts = 2 * seconds + 4;
-    let reads = RangeLoad::single(&folder, length, lasts, options.get("connections", 16)?)?;
+    let reads = RangeLoad::single(&folder, file.length, lasts, options.get("connections", 16)?)?;
     let streams = options.get("streams", 16)?;
     let comparison = Comparison {
         server: &server,

@@ -7,9 +7,11 @@
 
 mod ctf;
 mod finalize;
+mod history;
 mod index;
 mod ingest;
 mod io_trace;
+mod listing;
 mod memory;
 mod memory_chrome;
 mod memory_limit;
@@ -18,6 +20,7 @@ mod otlp;
 mod overload;
 mod packet_files;
 mod paired;
+mod parquet;
 mod range;
 mod restart;
 mod rocksdb;
@@ -63,6 +66,11 @@ const BENCHES: &[Bench] = &[
         run: io_trace::run_bench,
     },
     Bench {
+        name: "listing",
+        about: "a page of the list of storages with 10,000 of them against one with 200",
+        run: listing::run_bench,
+    },
+    Bench {
         name: "memory",
         about: "peak memory with tiny packets, many storages, many streams, a long Chrome trace",
         run: memory::run_bench,
@@ -86,6 +94,11 @@ const BENCHES: &[Bench] = &[
         name: "packet-files",
         about: "CPU time and memory of indexing RocksDB, CTF and I/O traces, against reading them",
         run: packet_files::run_bench,
+    },
+    Bench {
+        name: "parquet",
+        about: "making the file of events of a storage against DuckDB's COPY of the same files",
+        run: parquet::run_bench,
     },
     Bench {
         name: "range",
@@ -114,7 +127,8 @@ const BENCHES: &[Bench] = &[
     },
 ];
 
-/// `NAME [--runs N] [--KEY VALUE]…` runs a benchmark; without arguments they are listed.
+/// `NAME [--runs N] [--history FILE] [--KEY VALUE]…` runs a benchmark; `--report [--history FILE]`
+/// writes the page of figures; without arguments the benchmarks are listed.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     let Some((name, rest)) = arguments.split_first() else {
         for bench in BENCHES {
@@ -122,6 +136,9 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         }
         return Ok(());
     };
+    if name == "--report" {
+        return history::report(&Options::parse(rest)?);
+    }
     let Some(bench) = BENCHES.iter().find(|bench| bench.name == name) else {
         let names: Vec<&str> = BENCHES.iter().map(|bench| bench.name).collect();
         let known = names.join(", ");
@@ -130,5 +147,9 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         )));
     };
     println!("{}: {}", bench.name, bench.about);
-    (bench.run)(&Options::parse(rest)?)
+    let options = Options::parse(rest)?;
+    let file = history::file_of(&options)?;
+    (bench.run)(&options)?;
+    history::record(bench.name, &file, &paired::concluded());
+    Ok(())
 }

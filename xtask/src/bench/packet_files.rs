@@ -146,13 +146,10 @@ fn server_trace(options: &Options) -> Outcome<PathBuf> {
     };
     let server = Server::start(&folder, &settings);
     let mut api = server.api();
-    let (storage, file, length) = finalized_file(&mut api);
-    let reads = RangeLoad::single(&folder, length, options.get("seconds", 60)?, 16)?;
+    let file = finalized_file(&mut api);
+    let reads = RangeLoad::single(&folder, file.length, options.get("seconds", 60)?, 16)?;
     api.done("POST", "/io-trace/start", None);
-    reads.measure(&Party {
-        url: format!("{}/storage/{storage}/{file}", server.url()),
-        pid: server.pid(),
-    })?;
+    reads.measure(&Party::of(&server, &file))?;
     // The server closes connections that are idle for long.
     let ended = server.api().done("POST", "/io-trace/stop", None);
     let recorded = ended["storage"].as_str().unwrap_or_default();

@@ -2,6 +2,7 @@
 //! all of them.
 
 use std::fmt;
+use std::sync::Mutex;
 
 use crate::failure::Outcome;
 use crate::process::Usage;
@@ -93,7 +94,7 @@ pub(crate) fn cpu_seconds(usage: &Usage) -> f64 {
 }
 
 /// The limit for a figure.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Target {
     /// At least this.
     AtLeast(f64),
@@ -146,13 +147,24 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Prints every verdict and how many targets were met.
+/// The verdicts of the benchmark that runs.
+static CONCLUDED: Mutex<Vec<Verdict>> = Mutex::new(Vec::new());
+
+/// The verdicts that were printed.
+pub(crate) fn concluded() -> Vec<Verdict> {
+    CONCLUDED.lock().map(|all| all.clone()).unwrap_or_default()
+}
+
+/// Prints every verdict and how many targets were met, and notes them for the history.
 pub(crate) fn conclude(verdicts: &[Verdict]) {
     for verdict in verdicts {
         println!("{verdict}");
     }
     let met = verdicts.iter().filter(|verdict| verdict.met()).count();
     println!("targets met: {met} of {}", verdicts.len());
+    if let Ok(mut concluded) = CONCLUDED.lock() {
+        concluded.extend_from_slice(verdicts);
+    }
 }
 
 #[cfg(test)]

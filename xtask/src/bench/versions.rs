@@ -153,12 +153,9 @@ fn ranges(options: &Options, versions: &[Version; 2]) -> Outcome<Vec<Verdict>> {
             ..Settings::default()
         };
         let server = Server::start(&folder.join(version.name), &settings);
-        let (storage, file, length) = range::finalized_file(&mut server.api());
-        let party = range::Party {
-            url: format!("{}/storage/{storage}/{file}", server.url()),
-            pid: server.pid(),
-        };
-        served.push((server, party, length));
+        let file = range::finalized_file(&mut server.api());
+        let party = range::Party::of(&server, &file);
+        served.push((server, party, file.length));
     }
     let seconds = options.get("seconds", 3)?;
     // Data files of two versions have different lengths; both servers get the same ranges.
@@ -178,7 +175,7 @@ fn ranges(options: &Options, versions: &[Version; 2]) -> Outcome<Vec<Verdict>> {
         let load = &load;
         let sides = versions.iter().zip(&served).map(|(version, served)| Side {
             name: version.name,
-            run: Box::new(move || Ok(load.measure(&served.1)?.0)),
+            run: Box::new(move || Ok(load.measure(&served.1)?.rate)),
         });
         let figures = alternate(options.runs()?, &mut sides.collect::<Vec<_>>())?;
         verdicts.push(faster_is_more(what, "requests/s", &figures));

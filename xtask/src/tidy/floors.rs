@@ -200,7 +200,12 @@ const RESERVED: &[(&str, &[&str], &str)] = &[
         &["storage-format"],
         "only bodies inside envelopes use it",
     ),
-    ("ring", &["server"], "only its secrets need it"),
+    (
+        "ring",
+        &["client", "server", "storage-format"],
+        "only secrets and seals need it",
+    ),
+    ("blake3", &["storage-format"], "only seals use it"),
     ("subtle", &["server"], "only its secrets need it"),
     ("reqwest", &["client"], "the server makes no HTTP requests"),
     (
