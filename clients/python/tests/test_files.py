@@ -177,3 +177,16 @@ def test_other_bytes_than_asked_are_an_error(response: bytes) -> None:
 def test_close_ranges_are_one() -> None:
     assert join_ranges([(9, 12), (0, 4), (4, 6), (3, 5), (20, 20)], 0) == [(0, 6), (9, 12)]
     assert join_ranges([(9, 12), (0, 6), (16, 18)], 3) == [(0, 12), (16, 18)]
+
+
+def test_a_download_touches_no_other_file(tmp_path: Path) -> None:
+    mine = tmp_path / "f.tmp"
+    mine.write_bytes(b"mine")
+    with scripted(answer(b"123456789"), answer(b"123456788")) as script:
+        file = scripted_file(script.url, b"123456789", "e3069283")
+        assert file.download(tmp_path / "f").read_bytes() == b"123456789"
+        with pytest.raises(tracehold.ChecksumError):
+            file.download(tmp_path / "f")
+    assert mine.read_bytes() == b"mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["f", "f.tmp"]
+    assert (tmp_path / "f").read_bytes() == b"123456789"

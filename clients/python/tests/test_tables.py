@@ -81,7 +81,7 @@ def test_groups_are_tables_too(thousand: tracehold.Storage) -> None:
 
 def test_a_result_without_rows_has_the_same_columns(thousand: tracehold.Storage) -> None:
     query = thousand.query(fields=FIELDS)
-    assert query.replace(expression="nosuch == 1").arrow().schema == query.arrow().schema
+    assert query.replace(expression="dur < 0").arrow().schema == query.arrow().schema
 
 
 def stream(*, batches: int, end: bool = True) -> bytes:

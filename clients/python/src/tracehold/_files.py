@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +10,11 @@ from typing import TYPE_CHECKING
 from ._checksum import crc32c
 from ._errors import ChecksumError, ResponseError
 from ._multipart import parts
+from ._replacing import replacing
 from ._transport import Call, path_of
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Sequence
     from typing import Any
 
@@ -83,19 +84,12 @@ class File:
                 message = f"{self.name!r} is not the name of a file: name one to write to"
                 raise ValueError(message)
             target = target / self.name
-        partial = target.with_name(target.name + ".tmp")
         checksum = 0
-        try:
-            with partial.open("wb") as out:
-                for _, piece in self._stream([]):
-                    checksum = crc32c(piece, checksum)
-                    out.write(piece)
-                out.flush()
-                os.fsync(out.fileno())
+        with replacing(target) as out:
+            for _, piece in self._stream([]):
+                checksum = crc32c(piece, checksum)
+                out.write(piece)
             self._check(checksum)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
         return target
 
     def _checked(self, begin: int, end: int) -> Range:

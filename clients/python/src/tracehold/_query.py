@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -11,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from . import _html, _splits, _tables
 from ._errors import ResponseError, TraceholdError
+from ._replacing import replacing
 from ._rows import Rows
 from ._summary import Summary
 from ._times import Time, time_of
 from ._transport import Call, api
 
 if TYPE_CHECKING:
+    import os
+
     import duckdb
     import pandas as pd
     import polars as pl
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
 Fields = str | Sequence[str]
 """Fields separated by commas, or a sequence of them."""
-FileFormat = Literal["ndjson", "csv", "text", "arrow", "parquet", "perfetto"]
+FileFormat = Literal["ndjson", "csv", "text", "arrow", "parquet", "perfetto", "chrome"]
 
 _PREVIEW_ROWS = 20
 _PIECE_BYTES = 1 << 20
@@ -184,17 +186,11 @@ class Query:
         """
         target = Path(path)
         chosen = format or _format_of(target)
-        partial = target.with_name(target.name + ".tmp")
-        try:
-            with self._send(format=chosen) as response, partial.open("wb") as out:
+        with replacing(target) as out:
+            with self._send(format=chosen) as response:
                 while piece := response.read(_PIECE_BYTES):
                     out.write(piece)
-                out.flush()
-                os.fsync(out.fileno())
             self._finish(Summary.of(response))
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
         return target
 
     def splits(self, count: int) -> list[Query]:
