@@ -8,6 +8,8 @@
 //! A dropped packet leaves a gap in its stream. The state of the stream contains the position after
 //! the gap, so that the next packet is accepted there.
 
+mod dropped;
+
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{
@@ -17,10 +19,11 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde::Serialize;
 use storage_format::{AgentId, Arrival, OutOfOrder, StorageId, StreamId, StreamPosition};
 use tokio::sync::Notify;
 
+pub use self::dropped::DroppedPackets;
+use self::dropped::EndedStreams;
 use crate::{NewPacket, Push, StorageError, budget::Reclaim, counters::Counters, push::Gaps};
 
 /// Share of the budget that droppable packets in writers may have: in all writers, and in each.
@@ -48,6 +51,8 @@ struct State {
     /// Oldest first.
     queue: BTreeMap<u64, Entry>,
     lanes: HashMap<StorageId, Lane>,
+    /// What was dropped of storages whose writer ended.
+    ended: HashMap<StorageId, EndedStreams>,
     /// Bytes that writers have.
     in_writer: u64,
     /// A writer stopped accepting packets because all writers have too many bytes.
@@ -117,23 +122,6 @@ struct StreamState {
     waiting: VecDeque<u64>,
     dropped_packets: u64,
     dropped_bytes: u64,
-}
-
-/// The packets of a stream that were accepted and dropped since the server started.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct DroppedPackets {
-    /// The agent.
-    pub agent: AgentId,
-    /// The stream.
-    pub stream: StreamId,
-    /// Number of packets.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Epoch of the next position of the stream.
-    pub next_epoch: u64,
-    /// Sequence of the next position.
-    pub next_sequence: u64,
 }
 
 /// An accepted packet.
@@ -371,47 +359,24 @@ impl Droppable {
         signal.is_open.store(false, Ordering::Release);
     }
 
-    /// Drops the packets that wait for a storage that accepts no more, and with `forget` also the
-    /// state of its streams.
-    pub(crate) fn clear(&self, storage: StorageId, forget: bool) {
+    /// Drops the packets that wait for a storage that accepts no more, and forgets the positions of
+    /// its streams: its writer has ended, and another one begins with what is durable then. The
+    /// numbers of what was dropped stay.
+    pub(crate) fn end(&self, storage: StorageId) {
         let mut state = self.state.lock();
-        let Some(lane) = state.lanes.get(&storage) else {
-            return;
-        };
-        let mut dropped = Vec::with_capacity(lane.waiting.len());
-        for ordinal in lane.waiting.clone() {
-            if let Some(entry) = state.queue.remove(&ordinal) {
-                dropped.push(self.drop_entry(&mut state, ordinal, entry));
-            }
-        }
-        if forget {
-            state.lanes.remove(&storage);
+        let dropped = state.drop_waiting(self, storage);
+        if let Some(lane) = state.lanes.remove(&storage) {
+            state.keep_dropped(storage, lane);
         }
         drop(state);
         // Their bytes are freed without the lock, because whoever gets them may drop more.
         drop(dropped);
     }
 
-    /// The dropped packets of a storage, for each stream.
-    pub(crate) fn dropped(&self, storage: StorageId) -> Vec<DroppedPackets> {
-        let state = self.state.lock();
-        let Some(lane) = state.lanes.get(&storage) else {
-            return Vec::new();
-        };
-        let with_some = |stream: &&StreamState| stream.dropped_packets > 0;
-        let streams = lane.streams.iter().filter(|(_, stream)| with_some(stream));
-        let mut dropped: Vec<_> = streams
-            .map(|((agent, stream), of_stream)| DroppedPackets {
-                agent: agent.clone(),
-                stream: stream.clone(),
-                packets: of_stream.dropped_packets,
-                bytes: of_stream.dropped_bytes,
-                next_epoch: of_stream.next.epoch,
-                next_sequence: of_stream.next.sequence,
-            })
-            .collect();
-        dropped.sort_by(|a, b| (&a.agent, &a.stream).cmp(&(&b.agent, &b.stream)));
-        dropped
+    /// As [`Self::end`]; forgets also what was dropped.
+    pub(crate) fn forget(&self, storage: StorageId) {
+        self.end(storage);
+        self.state.lock().ended.remove(&storage);
     }
 
     /// Number of waiting packets of a storage, and their bytes.

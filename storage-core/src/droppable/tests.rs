@@ -1,7 +1,7 @@
 use std::sync::Arc;
-use storage_format::StreamPosition;
 
-use storage_format::frame::Facts;
+use futures_util::FutureExt as _;
+use storage_format::{StreamPosition, frame::Facts};
 
 use super::*;
 use crate::{ByteBudget, NewPacket};
@@ -187,8 +187,38 @@ fn packets_that_wait_for_a_deleted_storage_are_dropped() {
     );
     assert!(refused.is_err());
     drop(refused);
-    world.droppable.clear(storage(0), true);
+    world.droppable.forget(storage(0));
+    assert_eq!(world.dropped(0), []);
     assert_eq!(world.droppable.waiting(storage(0)), (0, 0));
     assert_eq!(world.take(1).len(), 1);
     assert!(world.budget.try_acquire(16 * PACKET as u64).is_ok());
+}
+
+/// A writer ends, and another one begins with what is durable then: the new signal is woken, and a
+/// position that the first one had is no duplicate for the second. What was dropped stays counted.
+#[test]
+fn a_later_writer_begins_with_what_is_durable() {
+    let mut world = World::new();
+    world.offer(0, "a", &[(1, 0), (1, 1)]);
+    drop(world.budget.try_acquire(16 * PACKET as u64).unwrap());
+    world.offer(0, "a", &[(1, 2)]);
+    world.offer(0, "b", &[(1, 0)]);
+    drop(world.take(0));
+    let before = world.droppable.dropped(storage(0));
+    world.droppable.close(&world.signals[0]);
+    world.droppable.end(storage(0));
+    assert_eq!(world.droppable.dropped(storage(0)), before);
+    assert_eq!(world.droppable.state.lock().lanes.len(), 0);
+    world.signals[0] = Arc::default();
+    world.droppable.open(&world.signals[0]);
+    let accepted = world.offer(0, "a", &[(1, 2)]);
+    assert!(!accepted.packets[0].is_duplicate);
+    let woken = world.signals[0].wake.notified().now_or_never();
+    assert!(woken.is_some(), "the signal of the later writer is woken");
+    assert_eq!(world.take(0).len(), 1);
+    world.offer(0, "a", &[(1, 3)]);
+    drop(world.budget.try_acquire(16 * PACKET as u64).unwrap());
+    assert_eq!(world.dropped(0), [("a".to_owned(), 3)]);
+    world.droppable.forget(storage(0));
+    assert_eq!(world.dropped(0), []);
 }

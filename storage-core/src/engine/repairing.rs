@@ -494,6 +494,8 @@ impl Storages {
         self.tasks.start_writer(&open, &self.services);
         self.registry.replace(storage, open);
         storage.set_replaced();
+        // What the old writer had may be lost: the new one judges packets by what is durable.
+        self.services.droppable.end(storage.id);
         Ok(())
     }
 

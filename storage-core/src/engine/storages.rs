@@ -416,7 +416,7 @@ impl Storages {
         drop(adopting);
         crate::fault_point!(async "delete.renamed");
         self.services.droppable.close(&storage.lane);
-        self.services.droppable.clear(id, true);
+        self.services.droppable.forget(id);
         let synced = self.services.io_thread.sync_folder(root.clone()).await;
         crate::fault_point!(async "delete.durable");
         let is_durable = synced.is_ok();

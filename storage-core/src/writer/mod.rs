@@ -304,6 +304,9 @@ impl Writer {
             let result = scope.around(self.finalize(&progress)).await;
             removals::done().await;
             let is_done = result.is_ok();
+            if is_done {
+                self.services.droppable.end(self.storage.id);
+            }
             if let Some(Ending::Finalize(reply)) = ending.take() {
                 reply.send(result);
             }

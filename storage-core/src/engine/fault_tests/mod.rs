@@ -18,6 +18,7 @@ mod power;
 mod recovering;
 mod repairing;
 mod repairing_lost_files;
+mod repairing_droppable;
 mod repairing_meanwhile;
 mod repairing_open;
 mod sealing;

@@ -98,6 +98,25 @@ pub(super) fn damage(world: &World) {
     std::fs::write(path, bytes).unwrap();
 }
 
+impl World {
+    /// Damages the last packet of a storage whose packets are all in the first file.
+    pub(super) fn damage_last_packet(&self) {
+        let path = first_file(self);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let header = BatchHeader::decode(
+            &bytes[last_batch(self) as usize..],
+            BatchLocation {
+                storage: self.storage,
+                file: DataFileId(0),
+                offset: last_batch(self),
+            },
+        );
+        let end = last_batch(self) + header.unwrap().length - 16;
+        bytes[end as usize] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
 /// How many repairs the repair file has.
 fn recorded(world: &World) -> usize {
     let name = FileName::Repairs(world.storage).to_string();
