@@ -11,7 +11,7 @@ use storage_format::{
     storage_file::{FileEntry, StorageFile},
 };
 
-use crate::{StorageError, damage::Damage, read::read_small};
+use crate::{StorageError, damage::Damage, nature::Nature, read::read_small};
 
 /// Whether a storage has a seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -25,13 +25,20 @@ pub enum SealState {
     Broken,
 }
 
-/// What the seal of a storage says of the files that the storage file lists; blocks the thread.
-/// Their bytes are not read.
-fn state_of(folder: &Path, file: &StorageFile) -> SealState {
+/// What the seal of a storage says of the files that the storage file lists, and whether its file
+/// was read; blocks the thread. Their bytes are not read.
+///
+/// # Errors
+/// When the system lacks what it takes to read the seal, which says nothing about it.
+fn state_of(folder: &Path, file: &StorageFile) -> Result<(SealState, bool), StorageError> {
     match read_seal(folder, file) {
-        None => SealState::None,
-        Some((own, Ok(seal))) if differences(own, &seal, file).is_empty() => SealState::Sealed,
-        Some(_) => SealState::Broken,
+        None => Ok((SealState::None, true)),
+        Some((own, Ok(seal))) if differences(own, &seal, file).is_empty() => {
+            Ok((SealState::Sealed, true))
+        }
+        Some((_, Err(error))) if error.nature() == Nature::Transient => Err(error),
+        Some((_, Err(StorageError::Io { .. }))) => Ok((SealState::Broken, false)),
+        Some(_) => Ok((SealState::Broken, true)),
     }
 }
 
@@ -115,17 +122,26 @@ pub(crate) struct KnownSeal(Mutex<Option<(u32, SealState)>>);
 
 impl KnownSeal {
     /// Whether the seal fits the files; blocks the thread. A long seal is read once for a list of
-    /// files, which changes when the index is rebuilt.
-    pub(crate) fn state(&self, folder: &Path, file: &StorageFile) -> SealState {
+    /// files, which changes when the index is rebuilt; one that the disk refuses is read again.
+    ///
+    /// # Errors
+    /// When the seal cannot be read now.
+    pub(crate) fn state(
+        &self,
+        folder: &Path,
+        file: &StorageFile,
+    ) -> Result<SealState, StorageError> {
         let names = file.files.iter().map(|entry| entry.name.as_bytes());
         let names = names.fold(0, crc32c_append);
         let mut known = self.0.lock();
         match *known {
-            Some((of, state)) if of == names => state,
+            Some((of, state)) if of == names => Ok(state),
             _ => {
-                let state = state_of(folder, file);
-                *known = Some((names, state));
-                state
+                let (state, was_read) = state_of(folder, file)?;
+                if was_read {
+                    *known = Some((names, state));
+                }
+                Ok(state)
             }
         }
     }

@@ -95,13 +95,13 @@ impl Storages {
     /// Whether a storage has a seal that fits its files. Their bytes are not read.
     ///
     /// # Errors
-    /// When there is none with this id.
+    /// When there is none with this id, or its seal cannot be read now.
     pub async fn seal_state(&self, id: StorageId) -> Result<SealState, StorageError> {
         let storage = self.registry.find(id)?;
         if !storage.file.read().lists(FileRole::Seal) {
             return Ok(SealState::None);
         }
-        let state = move || Ok(storage.seal.state(&storage.folder, &storage.info()));
+        let state = move || storage.seal.state(&storage.folder, &storage.info());
         self.blocking.run(Cause::Verify, state).await
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use storage_format::{
     paths::{FileName, FileRole},
     seal::{Seal, SealedFile, SigningKey},
@@ -9,7 +10,9 @@ use storage_format::{
 };
 
 use super::World;
-use crate::{EngineConfig, SealConfig, SealState, StoragePatch};
+use crate::{
+    EngineConfig, SealConfig, SealState, StorageError, StoragePatch, io::faulty::refusals::refuse,
+};
 
 fn sealing(config: &mut EngineConfig) {
     let key = SigningKey::from_pem(&SigningKey::pem_of(&[5; 32])).unwrap();
@@ -229,5 +232,28 @@ async fn damage_is_not_sealed() {
     let state = world.engine.storages().get(world.storage).unwrap().state;
     assert_ne!(state, StorageState::Finalized);
     assert_eq!(world.seal_state().await, SealState::None);
+    world.engine.shutdown().await.unwrap();
+}
+
+/// A seal that the disk or the system refuses for a moment is not called broken for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_seal_that_cannot_be_read_for_a_moment_is_read_again() {
+    let mut world = World::with(sealing).await;
+    world.push_some(3).await;
+    let (storages, id) = (world.engine.storages(), world.storage);
+    storages.finalize(id).await.unwrap();
+    let name = FileName::Seal(id).to_string();
+    let path = world.folder_of(&world.engine).join(name);
+    for errno in [Errno::MFILE, Errno::NOMEM, Errno::IO, Errno::ACCESS] {
+        let refused = refuse(&path, 0..1, errno);
+        match (errno, storages.seal_state(id).await) {
+            (Errno::MFILE | Errno::NOMEM, found) => {
+                assert!(matches!(found, Err(StorageError::Exhausted { .. })));
+            }
+            (_, found) => assert_eq!(found.unwrap(), SealState::Broken, "{errno}"),
+        }
+        drop(refused);
+    }
+    assert_eq!(world.seal_state().await, SealState::Sealed);
     world.engine.shutdown().await.unwrap();
 }
