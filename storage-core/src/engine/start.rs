@@ -360,7 +360,7 @@ impl Engine {
         });
         self.inner.tasks.shutdown().await;
         let ended = ended.await;
-        removals::done().await;
+        removals::done(&self.inner.services.config.data_dir).await;
         drop(self.inner.lock.lock().take());
         match (ended, io_thread.failure()) {
             (Ok(true), None) => Ok(()),

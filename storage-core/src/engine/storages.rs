@@ -403,7 +403,7 @@ impl Storages {
         let adopting = storage.readiness.adopting.lock().await;
         let root = self.registry.folder().to_owned();
         let to = root.join(format!("{DELETED_PREFIX}{id}"));
-        removals::done().await;
+        removals::done(&storage.folder).await;
         if let Err(error) = self.move_away(&storage, to.clone()).await {
             // The storage still exists and is served again.
             storage.is_deleted.store(false, Ordering::SeqCst);

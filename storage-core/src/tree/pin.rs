@@ -67,10 +67,10 @@ mod tests {
         of_tree = of_tree.replace_some(vec![files[2].clone()]);
         are_there([true, true, true]);
         drop(second);
-        done().await;
+        done(folder.path()).await;
         are_there([true, true, true]);
         drop(first);
-        done().await;
+        done(folder.path()).await;
         are_there([false, false, false]);
         drop(of_tree);
     }

@@ -297,12 +297,12 @@ impl Writer {
     async fn end(&mut self, ending: &mut Option<Ending>) -> ControlFlow<()> {
         assert!(self.is_drained(), "a writer ends with nothing in flight");
         // Who waits for the end of the writer may read the folder, or use it again.
-        removals::done().await;
+        removals::done(&self.storage.folder).await;
         if let Some(Ending::Finalize(reply)) = ending {
             let scope = Scope::within(&self.services.tracer, Cause::Finalize);
             let progress = Arc::clone(&reply.progress);
             let result = scope.around(self.finalize(&progress)).await;
-            removals::done().await;
+            removals::done(&self.storage.folder).await;
             let is_done = result.is_ok();
             if is_done {
                 self.services.droppable.end(self.storage.id);
