@@ -5,6 +5,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -26,6 +27,9 @@ use crate::{
     io_thread::IoThread,
     read::read_small,
 };
+
+/// Wait before the agents are read again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The description of an agent, as it registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,11 +94,31 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// Reads every agent file of `folder`.
+    /// Reads every agent file of `folder`; blocks the thread. As long as the operating system lacks
+    /// what that takes, it is tried again, as the recovery of a storage is: an agent that is not
+    /// read would be unknown.
     ///
     /// # Errors
-    /// When the folder cannot be read, or the operating system has no resources to read a file.
+    /// When the folder cannot be read.
     pub(crate) fn load(
+        folder: &Path,
+        io_thread: &IoThread,
+        count_max: usize,
+    ) -> Result<Self, StorageError> {
+        loop {
+            match Self::try_load(folder.to_owned(), io_thread.clone(), count_max) {
+                Err(error @ StorageError::Exhausted { .. }) => {
+                    tracing::warn!(
+                        %error, "the agents cannot be read now; the start tries again and waits"
+                    );
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                loaded => return loaded,
+            }
+        }
+    }
+
+    fn try_load(
         folder: PathBuf,
         io_thread: IoThread,
         count_max: usize,

@@ -425,7 +425,7 @@ fn prepare(
         ))?;
     let serializers = start_serializers(config, counters)?;
     let agents_folder = config.data_dir.join(AGENTS_FOLDER);
-    let agents = Agents::load(agents_folder, io_thread.clone(), config.agent_count_max)?;
+    let agents = Agents::load(&agents_folder, &io_thread, config.agent_count_max)?;
     let labels = LabelTypes::load(&config.data_dir, io_thread.clone())?;
     // Recovery trusts what it finds, so bytes that a killed server did not sync are synced first.
     sync_everything(&config.data_dir)?;

@@ -1,13 +1,14 @@
 //! Agents beside finalizations: what is known of an agent is not lost to a finalized storage.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use storage_format::{agent_file::AgentFile, paths::FileName, storage_file::StorageState};
 
 use super::{World, agent, config};
-use crate::{AgentSpec, Engine, StorageError};
+use crate::{AgentSpec, Engine, StorageError, io::faulty::refusals::refuse};
 
 const METADATA: &[u8] = b"/* CTF 1.8 */";
 
@@ -68,6 +69,23 @@ async fn a_storage_waits_for_an_agent_of_which_the_file_is_damaged() {
     assert_eq!(known.name, "registered");
     assert_eq!(known.metadata.as_deref(), Some(METADATA));
     world.engine.shutdown().await.unwrap();
+}
+
+/// A start that lacks file descriptors waits for them; it neither ends nor forgets an agent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_without_descriptors_waits_for_its_agents() {
+    let world = World::with_metadata().await;
+    world.engine.shutdown().await.unwrap();
+    let refused = refuse(&world.agent_path(), 0..1, Errno::MFILE);
+    let config = super::config(world.folder.path());
+    let mut starting = tokio::spawn(crate::Engine::open(config));
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut starting).await;
+    assert!(early.is_err(), "the start waits: {early:?}");
+    drop(refused);
+    let engine = starting.await.unwrap().unwrap();
+    let known = engine.agents().get(&agent()).unwrap();
+    assert_eq!(known.streams.len(), super::STREAMS.len());
+    engine.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
