@@ -401,7 +401,9 @@ impl Storage {
             storage_copy::remove(&self.folder, self.id, io_thread).await?;
             crate::fault_point!(async "change.uncopied");
         }
-        let published = publish_file(&self.folder, &file, io_thread, catalog).await;
+        let stored = self.file.read().clone();
+        let published =
+            publish_file(&self.folder, (&file, Some(&stored)), io_thread, catalog).await;
         let bytes = published.map_err(|error| self.unless_deleted(error))?;
         crate::fault_point!(async "change.published");
         *self.file.write() = file.clone();
@@ -551,10 +553,12 @@ fn is_missing(error: &StorageError) -> bool {
 }
 
 /// Publishes a storage file and stores it in the catalog; returns its bytes. Unless it says that
-/// the storage is finalized, its second copy is written before, if there is one, or else after.
+/// the storage is finalized, its second copy is written before, if there is one, or else after. If
+/// the storage file cannot be written then, the copy gets the content `before` again, if it can be
+/// written: the change is refused, and must not come back from the copy.
 pub(crate) async fn publish_file(
     folder: &Path,
-    file: &StorageFile,
+    (file, before): (&StorageFile, Option<&StorageFile>),
     io_thread: &IoThread,
     catalog: &Arc<Catalog>,
 ) -> Result<bytes::Bytes, StorageError> {
@@ -567,19 +571,24 @@ pub(crate) async fn publish_file(
     // A creation that fails leaves nothing: the storage file is the first file of a storage. Nor is
     // there a copy after a finalization that failed: the storage file may say FINALIZED, and no copy
     // next to it may say otherwise.
-    let copy = folder.join(FileName::StorageCopy(file.id).to_string());
-    let has_copy = copy.exists();
     let is_copied = file.state != StorageState::Finalized;
-    if is_copied && has_copy {
+    let has_copy = is_copied && storage_copy::is_there(folder, file.id).await?;
+    let is_copied_first = has_copy && !crate::sabotaged!("copy-last");
+    if is_copied_first {
         storage_copy::write(folder, file.id, &bytes, io_thread).await?;
         crate::fault_point!(async "change.copied");
     }
     let published = io_thread
         .publish(folder.to_owned(), name, bytes.clone())
         .await;
-    published.map_err(StorageError::io("write", &path))?;
+    if let Err(error) = published {
+        if let (true, Some(before)) = (is_copied_first, before) {
+            storage_copy::take_back(folder, before, io_thread).await;
+        }
+        return Err(StorageError::io("write", &path)(error));
+    }
     if is_copied
-        && !has_copy
+        && !is_copied_first
         && let Err(error) = storage_copy::write(folder, file.id, &bytes, io_thread).await
     {
         tracing::warn!(

@@ -109,6 +109,35 @@ pub(crate) async fn write(
     written.await.map_err(StorageError::io("write", path))
 }
 
+/// Writes the copy as it was `before` a change that was refused.
+pub(crate) async fn take_back(folder: &Path, before: &StorageFile, io_thread: &IoThread) {
+    let encoded = before.encode().map_err(StorageError::damaged(folder));
+    let written = match encoded {
+        Ok(bytes) => write(folder, before.id, &bytes.into(), io_thread).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = written {
+        tracing::warn!(
+            %error, storage = %before.id,
+            "the second copy of the storage file has a change that was refused; the next change, \
+             verification or start writes it"
+        );
+    }
+}
+
+/// Whether there is a copy.
+///
+/// # Errors
+/// When that is not known: written before the storage file, a copy might say otherwise than one that
+/// says FINALIZED; written after it, it might be older than an arranged file.
+pub(crate) async fn is_there(folder: &Path, id: StorageId) -> Result<bool, StorageError> {
+    let path = folder.join(FileName::StorageCopy(id).to_string());
+    let looking = path.clone();
+    let look = tokio::task::spawn_blocking(move || looking.try_exists());
+    let found = look.await.map_err(|_| StorageError::Stopping)?;
+    found.map_err(StorageError::io("look for", path))
+}
+
 /// Removes the copy durably: the storage file is about to say that the storage is finalized.
 ///
 /// # Errors

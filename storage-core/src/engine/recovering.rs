@@ -283,7 +283,7 @@ impl Recoveries {
             let Services {
                 io_thread, catalog, ..
             } = &self.services;
-            let published = publish_file(&storage.folder, &file, io_thread, catalog);
+            let published = publish_file(&storage.folder, (&file, None), io_thread, catalog);
             if let Err(error) = published.await {
                 tracing::error!(
                     %error, storage = %file.id,

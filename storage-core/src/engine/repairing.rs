@@ -478,7 +478,7 @@ impl Storages {
         }
         // After a refusal nothing may be written: there may be no room for it.
         if file != stored {
-            publish_file(&storage.folder, &file, io_thread, catalog).await?;
+            publish_file(&storage.folder, (&file, Some(&stored)), io_thread, catalog).await?;
         }
         crate::fault_point!(async "repair.published");
         let cache = Arc::clone(&self.block_cache);

@@ -190,7 +190,7 @@ impl Storages {
         };
         self.blocking.run(Cause::Manage, make).await?;
         crate::fault_point!(async "create.folder");
-        let published = match publish_file(&folder, &file, io_thread, catalog).await {
+        let published = match publish_file(&folder, (&file, None), io_thread, catalog).await {
             Ok(_) => {
                 crate::fault_point!(async "create.file");
                 let synced = io_thread

@@ -4,6 +4,7 @@
 mod agents;
 mod arranging;
 mod changes;
+mod copies;
 mod derived;
 mod errors;
 mod every_operation;
