@@ -11,7 +11,10 @@ use storage_format::{
     storage_file::{FileEntry, StorageFile, StorageState, Totals},
 };
 
-use super::folders::{DELETED_PREFIX, STAGING_PREFIX};
+use super::{
+    event_files,
+    folders::{DELETED_PREFIX, STAGING_PREFIX},
+};
 use crate::{
     StorageError,
     catalog::Catalog,
@@ -92,6 +95,7 @@ fn find_storage(id: StorageId, folder: PathBuf, catalog: &Catalog) -> Option<OnD
         },
     };
     if file.state == StorageState::Finalized {
+        event_files::sweep(&folder);
         // A copy that says otherwise names files that would be removed.
         if refresh_copy(&folder, &file) {
             remove_unlisted(&folder, &file);

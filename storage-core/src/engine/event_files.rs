@@ -17,7 +17,8 @@
 use std::{
     fmt::Write as _,
     fs::File,
-    os::unix::fs::MetadataExt,
+    io,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -27,7 +28,7 @@ use storage_format::{
     DataFileId, Kind, StorageId,
     checksum::crc32c,
     checksum_file::{PIECE_BYTES, PieceSums},
-    paths::EVENTS_FOLDER,
+    paths::{EVENTS_FOLDER, UNPUBLISHED_ENDING},
     storage_file::StorageState,
 };
 
@@ -201,7 +202,7 @@ impl EventFiles {
         let folder = storage.folder.join(EVENTS_FOLDER);
         let created = folder.clone();
         let create = move || match create_folder(&created) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 Err(StorageError::io("create", created)(error))
             }
             _ => Ok(()),
@@ -232,7 +233,7 @@ impl EventFiles {
             // The facts first: what is left is not complete.
             for path in [facts, path] {
                 match remove_file(&path) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
                         return Err(StorageError::io("remove", path)(error));
                     }
                     _ => {}
@@ -241,6 +242,15 @@ impl EventFiles {
             Ok(())
         };
         self.blocking.run(Cause::Query, remove).await
+    }
+
+    /// Bytes of all event files of all storages together.
+    ///
+    /// # Errors
+    /// When the server is shutting down.
+    pub async fn bytes(&self) -> Result<u64, StorageError> {
+        let lengths = self.list().await?.into_iter().map(|info| info.length);
+        Ok(lengths.fold(0, u64::saturating_add))
     }
 
     /// All event files of all storages, those that were made first at the front.
@@ -269,6 +279,39 @@ impl EventFiles {
             Ok(found.into_iter().map(|(_, info)| info).collect())
         };
         self.blocking.run(Cause::Query, list).await
+    }
+}
+
+/// Removes what a killed server left of files that it made; blocks the thread. Nobody makes one
+/// meanwhile. Neither a request nor the removal of the longest unused file would meet it.
+pub(super) fn sweep(folder: &Path) {
+    let events = folder.join(EVENTS_FOLDER);
+    let names = match std::fs::read_dir(&events) {
+        Ok(names) => names,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+        Err(error) => {
+            tracing::warn!(
+                %error, path = %events.display(),
+                "files of events cannot be listed; the next start looks again"
+            );
+            return;
+        }
+    };
+    let is_left = |path: &PathBuf| match path.extension().and_then(|it| it.to_str()) {
+        Some(FILE_ENDING) => !path.with_extension(FACTS_ENDING).exists(),
+        _ => path
+            .as_os_str()
+            .as_bytes()
+            .ends_with(UNPUBLISHED_ENDING.as_bytes()),
+    };
+    let paths = names.flatten().map(|name| name.path());
+    for path in paths.filter(is_left) {
+        if let Err(error) = remove_file(&path) {
+            tracing::warn!(
+                %error, path = %path.display(),
+                "what is left of a file of events cannot be removed; the next start tries again"
+            );
+        }
     }
 }
 
@@ -348,6 +391,27 @@ impl Facts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What a killed server left of a file goes, and what is complete stays.
+    #[test]
+    fn a_sweep_leaves_complete_files() {
+        let folder = tempfile::tempdir().unwrap();
+        sweep(folder.path());
+        let events = folder.path().join(EVENTS_FOLDER);
+        std::fs::create_dir(&events).unwrap();
+        let complete = ["raw.parquet", "raw.facts"];
+        let left = ["spans.parquet.tmp", "spans.facts.tmp", "ctf.parquet"];
+        for name in complete.iter().chain(&left) {
+            std::fs::write(events.join(name), b"x").unwrap();
+        }
+        sweep(folder.path());
+        for name in complete {
+            assert!(events.join(name).exists(), "{name}");
+        }
+        for name in left {
+            assert!(!events.join(name).exists(), "{name}");
+        }
+    }
 
     #[test]
     fn facts_come_back_unless_they_are_damaged() {

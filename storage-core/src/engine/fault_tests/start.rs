@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path, sync::Arc};
 
 use rustix::io::Errno;
 use storage_format::{
-    StorageId,
+    Kind, StorageId,
     paths::FileName,
     storage_file::{StorageFile, StorageState},
 };
@@ -117,4 +117,30 @@ async fn a_removal_that_fails_at_the_start_is_made_by_the_next() {
         nth += 1;
     }
     assert!(nth >= 5, "{nth} removals at the start");
+}
+
+/// A start removes what a killed server left of files of events, and counts what is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_sweeps_files_of_events() {
+    let mut world = World::new().await;
+    world.push_some(2).await;
+    let storages = world.engine.storages();
+    storages.finalize(world.storage).await.unwrap();
+    let make = |sink: &mut crate::EventSink<'_>| {
+        sink.write(b"events")?;
+        Ok::<_, crate::StorageError>(0)
+    };
+    let files = world.engine.event_files();
+    files.make(world.storage, Kind::Raw, make).await.unwrap();
+    world.engine.shutdown().await.unwrap();
+    let left = world.folder_of(&world.engine).join("events/raw.parquet.tmp");
+    std::fs::write(&left, "left").unwrap();
+    let engine = Engine::open(config(world.folder.path())).await.unwrap();
+    assert!(!left.exists());
+    let files = engine.event_files();
+    assert_eq!(files.bytes().await.unwrap(), 6);
+    assert!(files.open(world.storage, Kind::Raw).await.unwrap().is_some());
+    files.remove(world.storage, Kind::Raw).await.unwrap();
+    assert_eq!(files.bytes().await.unwrap(), 0);
+    engine.shutdown().await.unwrap();
 }
