@@ -365,6 +365,7 @@ impl Storages {
     ) -> Result<(), StorageError> {
         if !survey.is_damaged() {
             if survey.are_repairs_lost() {
+                let _changing = storage.hold().await?;
                 self.record(&storage.folder, survey).await?;
             }
             return Ok(());
@@ -398,6 +399,9 @@ impl Storages {
         }
         // From here on it is too late to cancel.
         progress.check()?;
+        // These steps write by path: the folder must not become that of an import in the place of
+        // a storage that is deleted meanwhile.
+        let _changing = storage.hold().await?;
         let names_first = crate::sabotaged!("repair-names-first");
         if packets > 0 && names_first {
             self.name(&folder, survey).await?;
@@ -490,12 +494,12 @@ impl Storages {
         let leftovers = leftovers.into_iter().filter(is_unused).collect();
         remove_leftovers(storage.remove_with_readers(leftovers)).await;
         remove_leftovers(arranged).await;
+        // What the old writer had may be lost: the new one judges packets by what is durable.
+        self.services.droppable.end(storage.id);
         // Whoever finds it finds its writer.
         self.tasks.start_writer(&open, &self.services);
         self.registry.replace(storage, open);
         storage.set_replaced();
-        // What the old writer had may be lost: the new one judges packets by what is durable.
-        self.services.droppable.end(storage.id);
         Ok(())
     }
 

@@ -80,3 +80,34 @@ async fn a_repair_leaves_derived_files_that_are_being_made() {
     assert!(!left.exists());
     world.engine.shutdown().await.unwrap();
 }
+
+/// The last steps of a repair write by path: a storage is not deleted, and another not imported in
+/// its place, between them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_storage_is_not_deleted_while_its_repair_takes_effect() {
+    for halted_at in 0.. {
+        let world = Arc::new(damaged_world().await);
+        world.plan.halt_after(halted_at);
+        let own = Arc::clone(&world);
+        let mut repairing = tokio::spawn(async move { repair(&own, true).await });
+        let is_halted = tokio::select! {
+            () = world.plan.halted() => true,
+            repaired = &mut repairing => panic!("{halted_at}: {repaired:?}"),
+        };
+        assert!(is_halted);
+        let name = FileName::Repairs(world.storage);
+        let name = format!("{name}{UNPUBLISHED_ENDING}");
+        let is_recording = world.folder_of(&world.engine).join(name).exists();
+        if is_recording {
+            let storage = world.engine.inner.storages.registry.find(world.storage);
+            let storage = storage.unwrap();
+            assert!(storage.changing.try_lock().is_err(), "a deletion waits");
+        }
+        world.plan.resume();
+        assert!(repairing.await.unwrap().unwrap().is_repaired);
+        world.engine.shutdown().await.unwrap();
+        if is_recording {
+            return;
+        }
+    }
+}
