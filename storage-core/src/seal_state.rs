@@ -109,7 +109,8 @@ pub(crate) fn differences(own: &FileEntry, seal: &Seal, file: &StorageFile) -> V
 /// What is wrong if a file is not as it was sealed.
 pub(crate) fn difference_of(seal: &Seal, name: &str, hashes: &FileHashes) -> Option<Damage> {
     let sealed = seal.file(name)?;
-    (sealed.hashes.hash != hashes.hash).then(|| Damage {
+    let is_compared = !crate::sabotaged!("trust-seal");
+    (is_compared && sealed.hashes.hash != hashes.hash).then(|| Damage {
         file: name.to_owned(),
         offset: 0,
         what: "its bytes are not those that were sealed".to_owned(),
