@@ -13,6 +13,9 @@ use super::token::Secret;
 /// How paths of shares begin.
 const PREFIX: &str = "/s/";
 
+/// A path that nothing has.
+const NO_PATH: &str = "/s";
+
 /// What a request presented in its path; `None` if that cannot be a secret.
 #[derive(Debug, Clone)]
 pub(crate) struct Share(Arc<Option<Secret>>);
@@ -37,7 +40,10 @@ pub(crate) fn take<B>(request: &mut Request<B>) -> bool {
     };
     let (secret, path) = rest.split_once('/').unwrap_or((rest, ""));
     let secret = Secret::parse(secret);
+    // A second secret would stay in the path. There is nothing below it.
+    let is_nested = path.trim_start_matches('/').starts_with("s/");
     let target = match uri.query() {
+        _ if is_nested => NO_PATH.to_owned(),
         Some(query) => format!("/{path}?{query}"),
         None => format!("/{path}"),
     };
@@ -63,6 +69,9 @@ mod tests {
             ("/s/SECRET", "/", true, true),
             ("/s/SECRET?x", "/?x", true, true),
             ("/s/SECRET//a", "//a", true, true),
+            ("/s/SECRET/s/SECRET/storage/x", "/s", true, true),
+            ("/s/SECRET//s/SECRET?a=SECRET", "/s", true, true),
+            ("/s/other/s/SECRET", "/s", true, false),
             ("/s/other/a", "/a", true, false),
             ("/s//a", "/a", true, false),
             ("/storage/s/SECRET", "/storage/s/SECRET", false, false),
