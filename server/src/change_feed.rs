@@ -10,18 +10,22 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use storage_format::StorageId;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
 use crate::clock;
 
 /// Followers at once. Each holds a connection, or a stream of one.
 pub(crate) const FOLLOWERS_MAX: usize = 256;
+
+/// Followers at once of one token, user, share, or address without any: one of them cannot take
+/// all places.
+pub(crate) const FOLLOWERS_OF_ONE_MAX: usize = 32;
 
 /// Things that are gone and are remembered, for followers that were away.
 const GONE_MAX: usize = 10_000;
@@ -146,7 +150,50 @@ pub(crate) struct ChangeFeed {
     table: Mutex<Table>,
     /// When the next look is due; held while somebody looks.
     next_look: Mutex<Option<Instant>>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
+}
+
+/// Who follows.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Who {
+    /// The token with this id; a share is one.
+    Token(String),
+    /// The user with this name.
+    User(String),
+    /// Somebody at this address, if it is known.
+    Peer(Option<IpAddr>),
+}
+
+/// The places that are taken.
+#[derive(Debug, Default)]
+struct Places(Mutex<HashMap<Who, usize>>);
+
+/// A place of a follower, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    places: Arc<Places>,
+    who: Who,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.places.0.lock();
+        if let Some(count) = taken.get_mut(&self.who) {
+            *count -= 1;
+            if *count == 0 {
+                taken.remove(&self.who);
+            }
+        }
+    }
+}
+
+/// There is no place for one more follower, when so many are there.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// All places are taken.
+    All(usize),
+    /// One has all it may have.
+    OfOne(usize),
 }
 
 impl Default for ChangeFeed {
@@ -156,15 +203,25 @@ impl Default for ChangeFeed {
             digests: RandomState::new(),
             table: Mutex::default(),
             next_look: Mutex::default(),
-            places: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+            places: Arc::default(),
         }
     }
 }
 
 impl ChangeFeed {
     /// A place for one more follower, if there is one.
-    pub(crate) fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
+    pub(crate) fn enter(&self, who: Who) -> Result<Place, NoPlace> {
+        let mut taken = self.places.0.lock();
+        let of_one = taken.get(&who).copied().unwrap_or(0);
+        if of_one >= FOLLOWERS_OF_ONE_MAX {
+            return Err(NoPlace::OfOne(FOLLOWERS_OF_ONE_MAX));
+        }
+        if taken.values().sum::<usize>() >= FOLLOWERS_MAX {
+            return Err(NoPlace::All(FOLLOWERS_MAX));
+        }
+        taken.insert(who.clone(), of_one + 1);
+        let places = Arc::clone(&self.places);
+        Ok(Place { places, who })
     }
 
     /// The digest of a document.
@@ -282,9 +339,21 @@ mod tests {
         feed.look(|| vec![(Thing::Buffer, 1)]);
         feed.look(|| panic!("it is too early"));
         assert_eq!(feed.last(), 1);
-        let places: Vec<_> = (0..FOLLOWERS_MAX).map(|_| feed.enter().unwrap()).collect();
-        assert!(feed.enter().is_none());
+        let one = || Who::Token("one".to_owned());
+        let mut places = Vec::new();
+        for _ in 0..FOLLOWERS_OF_ONE_MAX {
+            places.push(feed.enter(one()).unwrap());
+        }
+        let full = NoPlace::OfOne(FOLLOWERS_OF_ONE_MAX);
+        assert_eq!(feed.enter(one()).unwrap_err(), full);
+        for number in places.len()..FOLLOWERS_MAX {
+            places.push(feed.enter(Who::User(number.to_string())).unwrap());
+        }
+        let full = NoPlace::All(FOLLOWERS_MAX);
+        assert_eq!(feed.enter(Who::Peer(None)).unwrap_err(), full);
+        drop(places.pop());
+        drop(feed.enter(Who::Peer(None)).unwrap());
         drop(places);
-        assert!(feed.enter().is_some());
+        assert!(feed.places.0.lock().is_empty());
     }
 }

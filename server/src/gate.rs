@@ -26,6 +26,7 @@ use crate::access_log::AccessLine;
 use crate::changes::{Changes, is_change};
 use crate::clock::http_date;
 use crate::config::HttpConfig;
+use crate::connection::Peer;
 use crate::grpc;
 use crate::metrics::{Metrics, RouteGroup};
 use crate::origin::Origins;
@@ -114,6 +115,7 @@ impl Gate {
         // Before anything that could write the path somewhere.
         let is_shared = share::take(&mut request);
         self.proxy.take(&mut request, peer);
+        request.extensions_mut().insert(Peer(peer));
         // gRPC needs HTTP/2: on HTTP/1.1 a refusal has its status, and may have to close.
         let is_call = request.version() == Version::HTTP_2 && grpc::is_grpc(request.headers());
         let id = self.ids.id_of(request.headers());

@@ -250,7 +250,7 @@ fn followers_see_what_their_token_may_and_end_with_it() {
 #[test]
 fn followers_have_a_limit_and_a_sign_of_life() {
     let (_folder, server, _api) = Server::fresh();
-    let mut all: Vec<Follower> = (0..256).map(|_| Follower::of(&server, "")).collect();
+    let mut all: Vec<Follower> = (0..32).map(|_| Follower::of(&server, "")).collect();
     let mut refused = Follower::open(&server, "/api/v1/changes", "");
     refused.until("HTTP/1.1 429");
     refused.until("\"code\":\"busy\"");

@@ -18,5 +18,9 @@ mod stream;
 mod tests;
 mod transport;
 
+/// The address that a request came from: of the client, or of a proxy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Peer(pub(crate) std::net::IpAddr);
+
 pub(crate) use accept_loop::{Door, Stage, serve};
 pub(crate) use registry::{Answering, InUse, RESERVE};

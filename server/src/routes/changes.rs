@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 use storage_core::{ListOrder, StorageFilter, StorageInfo, StorageStatus};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
-use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use super::page::query;
@@ -26,8 +25,8 @@ use super::refusals::{BadRequest, NotFound, TooManyRequests};
 use super::storages::StorageDocument;
 use crate::access::Caller;
 use crate::app_state::AppState;
-use crate::change_feed::{Change, FOLLOWERS_MAX, Thing};
-use crate::connection::{Answering, InUse};
+use crate::change_feed::{Change, NoPlace, Place, Thing, Who};
+use crate::connection::{Answering, InUse, Peer};
 use crate::problem::Problem;
 
 /// How often a follower asks whether something changed.
@@ -78,6 +77,7 @@ pub(super) async fn follow(
     State(app): State<Arc<AppState>>,
     Extension(caller): Extension<Caller>,
     connection: Option<Extension<InUse>>,
+    peer: Option<Extension<Peer>>,
     headers: HeaderMap,
     uri: Uri,
 ) -> Result<Response, Problem> {
@@ -88,7 +88,8 @@ pub(super) async fn follow(
         }
         app.engine.storages().get(id)?;
     }
-    let place = app.changes.enter().ok_or_else(too_many)?;
+    let place = app.changes.enter(who(&caller, peer.map(|peer| peer.0)));
+    let place = place.map_err(|full| too_many(&full))?;
     let last = headers.get(LAST_EVENT_ID);
     let last = last.and_then(|id| app.changes.number_of(id.to_str().ok()?));
     let follower = Follower {
@@ -110,9 +111,23 @@ pub(super) async fn follow(
     Ok(response)
 }
 
-fn too_many() -> Problem {
+fn who(caller: &Caller, peer: Option<Peer>) -> Who {
+    match caller {
+        Caller::Anyone => Who::Peer(peer.map(|Peer(address)| address)),
+        Caller::Token(token) => Who::Token(token.id.clone()),
+        Caller::User(user) => Who::User(user.name.clone()),
+    }
+}
+
+fn too_many(full: &NoPlace) -> Problem {
+    let what = match full {
+        NoPlace::All(max) => format!("{max} clients follow changes already"),
+        NoPlace::OfOne(max) => {
+            format!("{max} clients follow changes with this token, user or address already")
+        }
+    };
     Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "the server is busy")
-        .detail(format!("{FOLLOWERS_MAX} clients follow changes already"))
+        .detail(what)
         .cause("each of them holds a connection")
         .remedy("retry later, or ask for what is needed from time to time")
         .retry_after(10)
@@ -203,7 +218,7 @@ struct Follower {
     known: Option<u64>,
     has_begun: bool,
     sent: Instant,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
     /// On HTTP/1.
     _connection: Option<Answering>,
 }
