@@ -1,12 +1,14 @@
 //! Requests of spans: admitted, and passed to the recordings.
 
+use std::slice::Iter;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::Extensions;
+use http::{Extensions, StatusCode};
 use recording::{Packet, Recorder, RecordingError, stream_spec};
-use storage_core::{AgentSpec, BytePermit, Engine, StorageError};
+use storage_core::{AgentSpec, BytePermit, Engine, Holder, StorageError};
 use storage_format::{Kind, StreamId};
 use trace_kinds::StreamContext;
 use trace_kinds::otlp::{JSON_MEMORY_RATIO, RESOURCE_MEMORY_BYTES, RequestLimits};
@@ -30,6 +32,18 @@ const STREAM: &str = "traces";
 const JSON_RATIO_USUAL: usize = 3;
 /// Requests of this size and above are validated on the blocking pool, in bytes.
 const LONG_BYTES: usize = 256 << 10;
+
+/// Pauses before attempts to store a part when others of its request are stored already: what
+/// refuses it may end soon.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+];
+
+/// `Retry-After` up to which a refusal is one that passes.
+const RETRY_SOON_SECONDS: u64 = 1;
 
 /// What became of the spans of an agent.
 enum Recorded {
@@ -105,6 +119,9 @@ impl TraceRequests {
         for part in &parts {
             self.engine.quotas().check(&part.agent.id)?;
         }
+        if parts.len() > 1 {
+            self.register_all(&parts).await?;
+        }
         let mut permit = reservation.into_permit();
         let count = parts.len() as u64;
         let mut is_begun = false;
@@ -114,7 +131,13 @@ impl TraceRequests {
             let part_permit = permit.split(bytes);
             let spans = u64::from(part.facts.events.unwrap_or_default());
             let agent = part.agent.id.clone();
-            let refused = match self.record_part(part, part_permit, waits).await {
+            let recorded = if is_begun {
+                self.record_in_time(part, (part_permit, holder), waits)
+                    .await
+            } else {
+                self.record_part(part, part_permit, waits).await
+            };
+            let refused = match recorded {
                 Ok(Recorded::Whole) => {
                     is_begun = true;
                     self.metrics.spans.accepted.inc_by(spans);
@@ -209,6 +232,42 @@ impl TraceRequests {
         Ok(None)
     }
 
+    /// Registers all agents of a request before the first one's spans are stored. What a repetition
+    /// of the request may help refuses all of it; what it does not is found again when that part is
+    /// recorded, and concerns that part alone.
+    async fn register_all(&self, parts: &[Part]) -> Result<(), Problem> {
+        for part in parts {
+            if let Err(error) = self.ensure_registered(&part.agent).await {
+                let problem = Problem::from(registered_again(error));
+                if is_transient(&problem) {
+                    return Err(problem);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Records a part of which the sender may not send a repetition: it is tried again here.
+    async fn record_in_time(
+        &self,
+        part: Part,
+        (permit, holder): (BytePermit, Holder<'_>),
+        waits: bool,
+    ) -> Result<Recorded, Problem> {
+        let bytes = part.payload.len() as u64;
+        let (mut permit, mut pauses) = (permit, PAUSES.iter());
+        loop {
+            let outcome = self.record_part(part.clone(), permit, waits).await;
+            let Some(pause) = pause_after(&outcome, &mut pauses) else {
+                return outcome;
+            };
+            tokio::time::sleep(pause).await;
+            let budget = self.engine.budget();
+            let reserved = Reservation::wait_for_packet(budget, holder, bytes).await?;
+            permit = reserved.into_permit();
+        }
+    }
+
     /// Records the spans of an agent. An error means that they are nowhere.
     async fn record_part(
         &self,
@@ -278,6 +337,27 @@ fn registered_again(error: StorageError) -> StorageError {
     }
 }
 
+/// Whether the same may be accepted a moment later. A disk that is low and a server that stops stay
+/// so for longer.
+fn is_transient(problem: &Problem) -> bool {
+    let status = problem.status();
+    let is_refused_now =
+        status == StatusCode::SERVICE_UNAVAILABLE || status == StatusCode::TOO_MANY_REQUESTS;
+    let is_soon = problem
+        .retry_after_seconds()
+        .is_some_and(|seconds| seconds <= RETRY_SOON_SECONDS);
+    is_refused_now && is_soon && problem.code() != StorageError::Stopping.code()
+}
+
+/// How long to wait before another attempt; `None` if there is to be none.
+fn pause_after<T>(
+    outcome: &Result<T, Problem>,
+    pauses: &mut Iter<'_, Duration>,
+) -> Option<Duration> {
+    let is_transient = outcome.as_ref().is_err_and(is_transient);
+    is_transient.then(|| pauses.next().copied()).flatten()
+}
+
 /// Runs `read` at once for a short request, and elsewhere for one that would hold up others.
 async fn on_this_or_blocking<T: Send + 'static>(
     length: usize,
@@ -293,6 +373,19 @@ async fn on_this_or_blocking<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_may_pass_is_attempted_again_and_nothing_else_is() {
+        let attempts_after = |error: StorageError| {
+            let (outcome, mut pauses) = (Err::<(), _>(error.into()), PAUSES.iter());
+            std::iter::from_fn(|| pause_after(&outcome, &mut pauses)).count()
+        };
+        let deleted = StorageError::AgentBeingDeleted("a".parse().expect("an id"));
+        assert_eq!(attempts_after(deleted), PAUSES.len());
+        assert_eq!(attempts_after(StorageError::PacketEmpty), 0);
+        assert_eq!(attempts_after(StorageError::Stopping), 0);
+        assert_eq!(pause_after(&Ok(()), &mut PAUSES.iter()), None);
+    }
 
     #[test]
     fn spans_of_an_agent_that_is_deleted_meanwhile_are_sent_again() {

@@ -50,6 +50,7 @@ pub(crate) struct ExportOutcome {
 }
 
 /// The spans of one agent in a request.
+#[derive(Clone)]
 pub(super) struct Part {
     pub(super) agent: AgentSpec,
     pub(super) payload: Bytes,
