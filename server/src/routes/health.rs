@@ -61,16 +61,40 @@ fn is_disk_low(app: &AppState) -> bool {
     app.engine.counters().disk_low.get() != 0
 }
 
-/// Returns 200 while the process responds.
+fn io_thread_failed(reason: String) -> Problem {
+    Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "io_thread_failed",
+        "the server cannot write",
+    )
+    .detail(reason)
+    .cause("the thread that writes all data files has ended; reads continue")
+    .remedy("restart the server; what was acknowledged is durable")
+}
+
+/// Returns 200 while the process responds, and 503 when only a restart helps: the thread that
+/// writes all data files has ended.
 #[utoipa::path(
     get, operation_id = "get_livez", path = "/livez", tag = "health",
-    responses((status = 200, body = Health, description = "The process responds")),
+    responses(
+        (status = 200, body = Health, description = "The process responds"),
+        ServiceUnavailable,
+    ),
 )]
-pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Json<Health> {
-    Json(Health {
-        status: "live",
-        disk_low: is_disk_low(&app),
-    })
+pub(super) async fn livez(State(app): State<Arc<AppState>>) -> Result<Json<Health>, Problem> {
+    liveness(app.engine.failures(0).io_thread, is_disk_low(&app)).map(Json)
+}
+
+/// A server with a failing disk or FAILED storages lives: a restart would not mend them, and ends
+/// what works.
+fn liveness(io_thread: Option<String>, disk_low: bool) -> Result<Health, Problem> {
+    match io_thread {
+        Some(reason) => Err(io_thread_failed(reason)),
+        None => Ok(Health {
+            status: "live",
+            disk_low,
+        }),
+    }
 }
 
 /// Returns 200 while the server accepts requests, and 503 during shutdown, when nothing can be
@@ -98,14 +122,7 @@ pub(super) async fn readyz(
     }
     let failures = app.engine.failures(LISTED_FAILURES_MAX);
     if let Some(reason) = failures.io_thread {
-        return Err(Problem::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "io_thread_failed",
-            "the server cannot write",
-        )
-        .detail(reason)
-        .cause("the thread that writes all data files has ended; reads continue")
-        .remedy("restart the server; what was acknowledged is durable"));
+        return Err(io_thread_failed(reason));
     }
     if let Some(reason) = app.engine.disk_failure() {
         return Err(Problem::new(
@@ -197,4 +214,19 @@ pub(super) async fn metrics(State(app): State<Arc<AppState>>) -> Response {
         text,
     )
         .into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_whose_io_thread_has_ended_does_not_live() {
+        assert_eq!(liveness(None, true).unwrap().status, "live");
+        let dead = liveness(Some("it panicked".to_owned()), false).unwrap_err();
+        assert_eq!(
+            (dead.status().as_u16(), dead.code()),
+            (503, "io_thread_failed")
+        );
+    }
 }
