@@ -156,6 +156,7 @@ async fn serve_until_stopped(
         openapi_json().into(),
     );
     resume_io_trace(&app, early).await;
+    app.event_files.count_bytes().await;
     let (gate, otlp_gate) = gates(&app, &metrics, &http);
     let (jobs, audit) = (Arc::clone(&app.jobs), Arc::clone(&app.audit));
     tracing::info!(%address, io = engine.io_name(), "accepting requests");

@@ -80,7 +80,7 @@ impl AppState {
             engine.clone(),
             (Arc::clone(&queries), Arc::clone(&jobs)),
             Arc::clone(&metrics),
-            config.query.event_files_bytes_max,
+            (config.query.event_files_bytes_max, stage.clone()),
         );
         Arc::new(Self {
             buffers: Buffers::new(config.range.buffer_bytes_max, Arc::clone(&metrics)),

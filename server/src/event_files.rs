@@ -1,15 +1,19 @@
 //! Files of events of finalized storages: made by the first request for one, and kept for the
 //! others until their space is needed.
 
+mod queue;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use http::StatusCode;
 use parking_lot::Mutex;
-use storage_core::{Engine, EventFile, StorageError};
+use storage_core::{Engine, EventFile, EventFileInfo, StorageError};
 use storage_format::{Kind, StorageId};
-use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::sync::watch;
 
+use self::queue::Queue;
+use crate::connection::Stage;
 use crate::jobs::{JobKind, Jobs};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
@@ -45,9 +49,6 @@ impl From<EventFile> for Served {
     }
 }
 
-/// What is known of a file that is being made: nothing, until it was.
-type Outcome = watch::Receiver<Option<Result<(), Problem>>>;
-
 /// The files of events of all storages.
 pub(crate) struct EventTables {
     engine: Engine,
@@ -57,13 +58,11 @@ pub(crate) struct EventTables {
     /// Bytes of all files together.
     bytes_max: u64,
     state: Mutex<State>,
-    /// One file is made at a time: it takes all threads of a query.
-    turn: AsyncMutex<()>,
+    queue: Arc<Queue>,
 }
 
 #[derive(Default)]
 struct State {
-    making: HashMap<Key, Outcome>,
     open: HashMap<Key, Arc<Served>>,
     /// Files that were made since the server started.
     made: HashSet<Key>,
@@ -72,10 +71,13 @@ struct State {
     uses: u64,
     /// Files that would be longer than all together may be.
     too_long: HashSet<Key>,
+    /// How often a file was forgotten: one that was opened before may be a removed one.
+    forgotten: u64,
 }
 
 impl State {
     fn forget(&mut self, key: &Key) {
+        self.forgotten += 1;
         self.open.remove(key);
         self.made.remove(key);
         self.used.remove(key);
@@ -88,8 +90,9 @@ impl EventTables {
         engine: Engine,
         (queries, jobs): (Arc<Queries>, Arc<Jobs>),
         metrics: Arc<Metrics>,
-        bytes_max: u64,
+        (bytes_max, stage): (u64, watch::Receiver<Stage>),
     ) -> Arc<Self> {
+        let waiting = metrics.queries.event_files_waiting.clone();
         Arc::new(Self {
             engine,
             queries,
@@ -97,7 +100,7 @@ impl EventTables {
             metrics,
             bytes_max,
             state: Mutex::default(),
-            turn: AsyncMutex::default(),
+            queue: Queue::new(stage, waiting),
         })
     }
 
@@ -112,7 +115,9 @@ impl EventTables {
             if let Some(file) = self.open(key).await? {
                 return Ok(file);
             }
-            let mut outcome = self.begin(key);
+            let tables = Arc::clone(self);
+            let make = || async move { tables.make(key).await };
+            let mut outcome = self.queue.join(&self.jobs, key, make)?;
             let made = outcome.wait_for(Option::is_some).await;
             let made = made.map_err(|_| StorageError::Stopping)?.clone();
             made.unwrap_or(Ok(()))?;
@@ -125,19 +130,20 @@ impl EventTables {
         let (id, kind) = key;
         // A storage that was deleted has none.
         self.engine.storages().get(id)?;
-        let is_damaged = {
+        let (is_damaged, forgotten) = {
             let mut state = self.state.lock();
             state.uses += 1;
             let uses = state.uses;
             state.used.insert(key, uses);
-            match state.open.get(&key) {
+            let is_damaged = match state.open.get(&key) {
                 Some(open) if !open.resource.is_damaged() => return Ok(Some(Arc::clone(open))),
                 Some(_) => {
                     state.forget(&key);
                     true
                 }
                 None => false,
-            }
+            };
+            (is_damaged, state.forgotten)
         };
         if is_damaged {
             self.engine.event_files().remove(id, kind).await?;
@@ -146,39 +152,37 @@ impl EventTables {
         let Some(file) = self.engine.event_files().open(id, kind).await? else {
             return Ok(None);
         };
+        self.keep(key, Arc::new(file.into()), forgotten)
+    }
+
+    /// Keeps a file open that was opened when files had been `forgotten` so often; `None` if it has
+    /// to be made again.
+    fn keep(
+        &self,
+        key: Key,
+        file: Arc<Served>,
+        forgotten: u64,
+    ) -> Result<Option<Arc<Served>>, Problem> {
         let mut state = self.state.lock();
-        // What could not be read before the server started may have been restored since.
+        // What could not be read before the server started, or before a verification found nothing,
+        // may have been restored since.
         if file.skipped > 0 && !state.made.contains(&key) {
             return Ok(None);
+        }
+        // It, or another file, was removed meanwhile. It is what it was, but not kept; of a storage
+        // that was deleted there is none.
+        if state.forgotten != forgotten {
+            self.engine.storages().get(key.0)?;
+            return Ok(Some(file));
         }
         if state.open.len() >= OPEN_MAX {
             state.open.clear();
         }
-        let file = Arc::new(Served::from(file));
         state.open.insert(key, Arc::clone(&file));
         Ok(Some(file))
     }
 
-    /// Lets the file be made, unless that is under way.
-    fn begin(self: &Arc<Self>, key: Key) -> Outcome {
-        let mut state = self.state.lock();
-        if let Some(outcome) = state.making.get(&key) {
-            return outcome.clone();
-        }
-        let (told, outcome) = watch::channel(None);
-        state.making.insert(key, outcome.clone());
-        let tables = Arc::clone(self);
-        self.jobs.detach(async move {
-            let made = tables.make(key).await;
-            // Who comes now finds the file, or lets it be made again.
-            tables.state.lock().making.remove(&key);
-            told.send_replace(Some(made));
-        });
-        outcome
-    }
-
     async fn make(&self, key: Key) -> Result<(), Problem> {
-        let _turn = self.turn.lock().await;
         if self.open(key).await?.is_some() {
             return Ok(());
         }
@@ -216,9 +220,7 @@ impl EventTables {
                 return;
             }
         };
-        let mut bytes = all
-            .iter()
-            .fold(0_u64, |sum, file| sum.saturating_add(file.length));
+        let mut bytes = bytes_of(&all);
         {
             let state = self.state.lock();
             let used = |key: &Key| state.used.get(key).copied().unwrap_or(0);
@@ -232,7 +234,10 @@ impl EventTables {
             if key != kept {
                 self.state.lock().forget(&key);
                 let (storage, kind) = key;
-                match files.remove(storage, kind).await {
+                let removed = files.remove(storage, kind).await;
+                // It may have been opened before it was removed.
+                self.state.lock().forget(&key);
+                match removed {
                     Ok(()) | Err(StorageError::StorageNotFound(_)) => {
                         bytes = bytes.saturating_sub(file.length);
                     }
@@ -243,19 +248,46 @@ impl EventTables {
                 }
             }
         }
-        self.metrics
-            .queries
-            .event_files_bytes
-            .set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        self.show_bytes(bytes);
+    }
+
+    fn show_bytes(&self, bytes: u64) {
+        let gauge = &self.metrics.queries.event_files_bytes;
+        gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Counts the bytes of all files for the metrics: after the start, and when files have gone
+    /// with their storages.
+    pub(crate) async fn count_bytes(&self) {
+        // When it cannot be counted, the server is stopping.
+        if let Ok(all) = self.engine.event_files().list().await {
+            self.show_bytes(bytes_of(&all));
+        }
     }
 
     /// Closes the files of a storage that was deleted.
-    pub(crate) fn close(&self, id: StorageId) {
+    pub(crate) async fn close(&self, id: StorageId) {
+        self.forget(id);
+        self.count_bytes().await;
+    }
+
+    /// Lets the files be made again that were made while a part of the storage could not be read:
+    /// a verification has read all of it.
+    pub(crate) fn renew_those_of_damage(&self, id: StorageId) {
+        self.forget(id);
+    }
+
+    fn forget(&self, id: StorageId) {
         let mut state = self.state.lock();
         for kind in Kind::ALL {
             state.forget(&(id, *kind));
         }
     }
+}
+
+fn bytes_of(files: &[EventFileInfo]) -> u64 {
+    let lengths = files.iter().map(|file| file.length);
+    lengths.fold(0, u64::saturating_add)
 }
 
 fn problem((id, kind): Key, error: EventsError) -> Problem {

@@ -138,6 +138,8 @@ impl Job {
 struct Inner {
     running: BTreeMap<Uuid, Job>,
     ended: VecDeque<(Uuid, JobDocument)>,
+    /// The server stops: no job starts any more.
+    is_ending: bool,
 }
 
 /// All jobs of the server.
@@ -174,6 +176,9 @@ impl Jobs {
         storage: Option<StorageId>,
     ) -> Result<JobHandle, Problem> {
         let mut inner = self.inner.lock();
+        if inner.is_ending {
+            return Err(StorageError::Stopping.into());
+        }
         if inner.running.len() >= RUNNING_MAX {
             return Err(
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, "busy", "the server is busy")
@@ -279,9 +284,13 @@ impl Jobs {
         verify.for_each(Job::cancel);
     }
 
-    /// Cancels all running jobs and waits for those without a request.
+    /// Cancels all running jobs, lets none start, and waits for those without a request.
     pub(crate) async fn end(&self) {
-        self.inner.lock().running.values().for_each(Job::cancel);
+        {
+            let mut inner = self.inner.lock();
+            inner.is_ending = true;
+            inner.running.values().for_each(Job::cancel);
+        }
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         while tasks.join_next().await.is_some() {}
     }
@@ -458,6 +467,22 @@ mod tests {
         }
         assert_eq!(jobs.all().len(), ENDED_MAX);
         assert_eq!(jobs.get(ids[0]).unwrap_err().code(), "job_not_found");
+    }
+
+    #[tokio::test]
+    async fn none_starts_once_they_end() {
+        let jobs = Jobs::new(Arc::new(Metrics::default()));
+        let first = jobs.start(JobKind::Verify, None).unwrap();
+        let (work, later) = (Arc::clone(&jobs), Arc::new(Mutex::new(None)));
+        let seen = Arc::clone(&later);
+        jobs.detach(async move {
+            first.cancelled().await;
+            drop(first);
+            let started = work.start(JobKind::Events, None);
+            *seen.lock() = started.err().map(|problem| problem.code().to_owned());
+        });
+        jobs.end().await;
+        assert_eq!(later.lock().as_deref(), Some("stopping"));
     }
 
     #[tokio::test]

@@ -267,7 +267,7 @@ async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) -> bool 
     match app.engine.storages().delete(id).await {
         Ok(()) => {
             app.open_files.close(id);
-            app.event_files.close(id);
+            app.event_files.close(id).await;
             app.unreadable.forget(id);
             app.metrics.retention.deleted(bytes);
             tracing::info!(

@@ -217,12 +217,19 @@ fn files_of_events_give_way_to_each_other_and_go_with_their_storage() {
     }
     let left = storages.each_ref().map(|storage| on_disk(&server, storage));
     assert_eq!(left, [true, false, true], "the one used least recently");
-    assert!(server.api().metric("tracehold_event_files_bytes") > length as f64);
+    let bytes = |server: &Server| server.api().metric("tracehold_event_files_bytes");
+    let two = bytes(&server);
+    assert!(two > length as f64);
     let gone = format!("/storages/{}", storages[0]);
     server.api().done("DELETE", &gone, None);
     assert_eq!(get(&server, &path(&storages[0]), &[]).status, 404);
     assert!(!on_disk(&server, &storages[0]));
+    let one = bytes(&server);
+    assert!(0.0 < one && one < two, "{one} of {two}");
 
+    server.kill();
+    server.restart_with(&Settings::with_config(&two_fit));
+    assert_eq!(bytes(&server), one, "what an earlier process made");
     server.kill();
     server.restart_with(&Settings::with_config(
         "[query]\nevent_files_bytes_max = 1000\n",

@@ -23,8 +23,10 @@ pub(crate) struct QueryMetrics {
     pub(crate) indexed_bytes: IntCounter,
     /// Failed attempts to complete the chunk indexes of a storage.
     pub(crate) index_failures: IntCounter,
-    /// Bytes of all files of events when the last one was made.
+    /// Bytes of all files of events.
     pub(crate) event_files_bytes: IntGauge,
+    /// Files of events that are made or wait for their turn.
+    pub(crate) event_files_waiting: IntGauge,
 }
 
 impl QueryMetrics {
@@ -75,7 +77,11 @@ impl QueryMetrics {
             ),
             event_files_bytes: maker.gauge(
                 "tracehold_event_files_bytes",
-                "Bytes of all files of events when the last one was made.",
+                "Bytes of all files of events.",
+            ),
+            event_files_waiting: maker.gauge(
+                "tracehold_event_files_waiting",
+                "Files of events that are being made or wait for that.",
             ),
         }
     }

@@ -322,7 +322,7 @@ async fn import_body(
             // Missing indexes are built now.
             app.indexes.check(id);
             app.open_files.close(id);
-            app.event_files.close(id);
+            app.event_files.close(id).await;
             let not_taken = not_taken.unwrap_or_else(|error| {
                 // The storage is imported; readers check again whether an index matches its file.
                 tracing::warn!(

@@ -419,7 +419,7 @@ pub(super) async fn delete(
     };
     app.engine.storages().delete_with(id, labels).await?;
     app.open_files.close(id);
-    app.event_files.close(id);
+    app.event_files.close(id).await;
     app.unreadable.forget(id);
     Ok(StatusCode::NO_CONTENT)
 }

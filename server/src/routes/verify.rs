@@ -223,6 +223,7 @@ async fn run(
         Ok(report) => {
             if report.damage.is_empty() {
                 app.indexes.renew_those_of_damage(id);
+                app.event_files.renew_those_of_damage(id);
             }
             Ok(report.into())
         }
