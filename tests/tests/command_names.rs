@@ -223,6 +223,46 @@ fn a_demo_has_traces_to_query_and_leaves_nothing() {
 }
 
 #[test]
+fn a_demo_that_is_interrupted_at_once_leaves_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let place = tempfile::tempdir().unwrap();
+    // A server that is still starting.
+    let program = folder.path().join("slow");
+    let started = folder.path().join("started");
+    let script = format!(
+        "#!/bin/sh\necho $$ > {0}.new\nmv {0}.new {0}\nexec sleep 600\n",
+        started.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut demo = Command::new(tracehold())
+        .arg("demo")
+        .arg("--program")
+        .arg(&program)
+        .env("TMPDIR", place.path())
+        .spawn()
+        .unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !started.exists() {
+        assert!(std::time::Instant::now() < end);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let server = std::fs::read_to_string(&started).unwrap();
+    let interrupt = ["-INT", &demo.id().to_string()];
+    assert!(
+        Command::new("kill")
+            .args(interrupt)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert!(demo.wait().unwrap().success());
+    assert!(!std::path::Path::new("/proc").join(server.trim()).exists());
+    assert!(is_empty(place.path()));
+}
+
+#[test]
 fn a_demo_without_a_server_says_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new(tracehold())

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use clap::Args;
 use rustix::process::{Pid, Signal, kill_process};
@@ -75,32 +75,36 @@ const EXAMPLES: [Example; 3] = [
 
 impl Demo {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
-        let folder = TemporaryFolder::create()?;
-        let mut server = self.start(&folder.0)?;
-        let url = server.wait_until_ready()?;
-        let shown = context.block_on(async {
-            // Before the examples: an interrupt meanwhile must stop the server, too.
+        context.block_on(async {
+            // Before there is anything: an interrupt at any time must stop the server and remove
+            // the folder.
             let mut signals = [
                 signal(SignalKind::interrupt())?,
                 signal(SignalKind::terminate())?,
                 signal(SignalKind::hangup())?,
             ];
             let [interrupt, terminate, hangup] = &mut signals;
+            let folder = TemporaryFolder::create()?;
+            let mut server = self.start(&folder.0)?;
+            let output = server.0.stdout.take();
             let work = async {
+                let ready = tokio::task::spawn_blocking(move || wait_until_ready(output));
+                let url = ready.await.map_err(|error| failed(error.into()))??;
                 let storages = push_examples(&url, &folder.0).await?;
                 show(context, &url, &storages, &folder.0)?;
                 std::future::pending::<Result<(), CommandError>>().await
             };
-            tokio::select! {
+            let shown = tokio::select! {
+                biased;
                 failed = work => failed,
                 _ = interrupt.recv() => Ok(()),
                 _ = terminate.recv() => Ok(()),
                 _ = hangup.recv() => Ok(()),
                 ended = server.ended() => ended,
-            }
-        });
-        server.stop();
-        shown.map(|()| Exit::Done)
+            };
+            server.stop();
+            shown.map(|()| Exit::Done)
+        })
     }
 
     fn start(&self, folder: &Path) -> Result<DemoServer, CommandError> {
@@ -224,33 +228,37 @@ fn show(
     context.flush()
 }
 
+fn failed(error: std::io::Error) -> CommandError {
+    CommandError::io("traceholdd", error)
+}
+
+/// The URL that the server says that it listens on.
+fn wait_until_ready(output: Option<ChildStdout>) -> Result<String, CommandError> {
+    let silent = || {
+        failed(std::io::Error::other(
+            "it ended without saying where it listens",
+        ))
+    };
+    let mut output = BufReader::new(output.ok_or_else(silent)?);
+    let mut line = String::new();
+    while output.read_line(&mut line).map_err(failed)? > 0 {
+        if let Some(url) = line.trim_end().strip_prefix("listening on ") {
+            let url = url.to_owned();
+            // It must be able to say the rest.
+            std::thread::spawn(move || output.read_to_end(&mut Vec::new()));
+            return Ok(url);
+        }
+        line.clear();
+    }
+    Err(silent())
+}
+
 /// The server, which ends with this program.
 struct DemoServer(Child);
 
 impl DemoServer {
-    /// The URL that it says that it listens on.
-    fn wait_until_ready(&mut self) -> Result<String, CommandError> {
-        let silent = || std::io::Error::other("it ended without saying where it listens");
-        let failed = |error| CommandError::io("traceholdd", error);
-        let output = self.0.stdout.take().ok_or_else(|| failed(silent()))?;
-        let mut output = BufReader::new(output);
-        let mut line = String::new();
-        while output.read_line(&mut line).map_err(failed)? > 0 {
-            if let Some(url) = line.trim_end().strip_prefix("listening on ") {
-                let url = url.to_owned();
-                // It must be able to say the rest.
-                std::thread::spawn(move || output.read_to_end(&mut Vec::new()));
-                return Ok(url);
-            }
-            line.clear();
-        }
-        self.stop();
-        Err(failed(silent()))
-    }
-
     /// Waits until it has ended by itself.
     async fn ended(&mut self) -> Result<(), CommandError> {
-        let failed = |error| CommandError::io("traceholdd", error);
         loop {
             if let Some(status) = self.0.try_wait().map_err(failed)? {
                 return Err(failed(std::io::Error::other(format!("it ended: {status}"))));
