@@ -8,7 +8,7 @@ use flate2::read::DeflateDecoder;
 use storage_format::integer::usize_of_u64 as size;
 use storage_format::limits::ENVELOPE_BODY_BYTES_MAX;
 use storage_format::paths::FileName;
-use storage_format::seal::{SEAL_BYTES_MAX, Seal};
+use storage_format::seal::{GROUP_BYTES_MIN, SEAL_BYTES_MAX, Seal};
 use storage_format::storage_file::StorageFile;
 
 use super::bytes::hashes_of;
@@ -25,6 +25,14 @@ const LOCATOR_64: [u8; 4] = *b"PK\x06\x07";
 const END_BYTES_MAX: u64 = 22 + 65_535;
 /// Longest directory that is read, in bytes.
 const DIRECTORY_BYTES_MAX: u64 = 256 << 20;
+
+/// A seal without its files is shorter.
+const SEAL_HEAD_BYTES_MAX: u64 = 512;
+/// What a seal has of a file besides its name and the hashes of its groups.
+const SEALED_FILE_BYTES: u64 = 2 + 8 + 32;
+const HASH_BYTES: u64 = 32;
+/// Deflate makes no bytes more than so many times shorter.
+const DEFLATE_RATIO_MAX: u64 = 1032;
 
 /// An entry of the directory.
 #[derive(Debug)]
@@ -64,7 +72,8 @@ pub fn verify_archive(path: &Path, trust: &Trust) -> Result<SealReport, ClientEr
     let entry = find(|name| matches!(name, FileName::Seal(_))).ok_or_else(|| {
         damaged("it has no seal: its storage was finalized without one, or somebody removed it")
     })?;
-    let seal = whole(&mut file, entry, SEAL_BYTES_MAX).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    let seal = whole(&mut file, entry, seal_bytes_max(&entries, length)).map_err(failed)?;
     let seal = Seal::decode(&seal).map_err(|error| damaged(&error.to_string()))?;
     let mut report = SealReport::new(&seal, &entry.name, trust);
     report.compare_description(&seal, &storage);
@@ -87,6 +96,22 @@ pub fn verify_archive(path: &Path, trust: &Trust) -> Result<SealReport, ClientEr
         }
     }
     Ok(report)
+}
+
+/// The longest seal of these files, in an archive of `length` bytes: one that says that it is longer
+/// is none, and is not decompressed any further.
+fn seal_bytes_max(entries: &[Entry], length: u64) -> u64 {
+    let (mut names, mut raw) = (0_u64, 0_u64);
+    for entry in entries {
+        names = names.saturating_add(entry.name.len() as u64 + SEALED_FILE_BYTES + HASH_BYTES);
+        raw = raw.saturating_add(entry.raw);
+    }
+    // The directory may lie about the lengths of its entries.
+    let groups = raw.min(length.saturating_mul(DEFLATE_RATIO_MAX)) / GROUP_BYTES_MIN;
+    let bytes = names.saturating_add(groups.saturating_mul(HASH_BYTES));
+    bytes
+        .saturating_add(SEAL_HEAD_BYTES_MAX)
+        .min(SEAL_BYTES_MAX)
 }
 
 fn invalid(what: &str) -> io::Error {
@@ -213,4 +238,80 @@ fn whole(file: &mut File, entry: &Entry, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(file, entry)?.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::DeflateEncoder};
+    use storage_format::StorageId;
+    use storage_format::seal::{Digest, FileHashes, SealedFile};
+    use storage_format::storage_file::Totals;
+
+    use super::*;
+
+    fn entry(name: &str, raw: u64) -> Entry {
+        let (method, stored, offset) = (8, raw, 0);
+        Entry {
+            name: name.to_owned(),
+            method,
+            stored,
+            raw,
+            offset,
+        }
+    }
+
+    #[test]
+    fn no_seal_of_the_files_is_longer_than_may_be_read() {
+        for (count, groups) in [(0, 0), (1, 1), (40, 3), (2, 100)] {
+            let length = GROUP_BYTES_MIN * groups;
+            let file = |number: u64| SealedFile {
+                name: format!("{number}.data"),
+                hashes: FileHashes {
+                    length,
+                    hash: Digest([7; 32]),
+                    groups: vec![Digest([9; 32]); size(groups)],
+                },
+            };
+            let seal = Seal {
+                storage: StorageId::new(0, [0; 10]),
+                created: 0,
+                finalized: 0,
+                totals: Totals::default(),
+                packets: Digest([0; 32]),
+                group_bytes: GROUP_BYTES_MIN,
+                files: (0..count).map(file).collect(),
+                signature: None,
+            };
+            let entries = seal.files.iter().map(|file| entry(&file.name, length));
+            let entries: Vec<_> = entries.collect();
+            let max = seal_bytes_max(&entries, length * count);
+            let length = seal.encode().len() as u64;
+            assert!(length <= max && max < length + 4096, "{length} {max}");
+        }
+    }
+
+    #[test]
+    fn a_seal_that_is_too_long_is_not_decompressed() {
+        let mut packed = vec![0; 30];
+        packed[..4].copy_from_slice(&LOCAL);
+        let mut encoder = DeflateEncoder::new(packed, Compression::best());
+        let raw = 64 << 20;
+        for _ in 0..raw / 65_536 {
+            encoder.write_all(&[0; 65_536]).unwrap();
+        }
+        let packed = encoder.finish().unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&packed).unwrap();
+        let length = packed.len() as u64;
+        let mut bomb = entry("x.seal", raw);
+        bomb.stored = length - 30;
+        // Others that lie about their lengths do not help.
+        let entries = [bomb, entry("y.data", u64::MAX)];
+        let max = seal_bytes_max(&entries, length);
+        assert!(max < 64 << 10, "{max}");
+        let read = whole(&mut file, &entries[0], max).unwrap();
+        assert_eq!(read.len() as u64, max);
+    }
 }
