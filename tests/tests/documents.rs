@@ -126,6 +126,11 @@ fn the_tour_prints_what_it_says() {
 }
 
 #[test]
+fn a_backup_is_made_and_restored_as_the_page_says() {
+    check("docs/backup.md");
+}
+
+#[test]
 fn capacity_is_measured_as_the_page_says() {
     let page = fs::read_to_string(root().join("docs/capacity.md")).unwrap();
     let script = "deploy/measure-capacity.py";
