@@ -408,7 +408,8 @@ fn walk_chrome(
     let mut found = Found::default();
     let mut unpaired = Unpaired::default();
     let mut reader = chrome::PacketReader::new(&mut *source, chrome::PACKET_BYTES);
-    loop {
+    let mut is_read = false;
+    while !is_read {
         let packet = match reader.next_packet() {
             Ok(Some(packet)) => packet,
             Ok(None) => {
@@ -418,12 +419,17 @@ fn walk_chrome(
             }
             Err(chrome::ReadError::Io(error)) => return Err(error),
             Err(fault) => {
+                // The events before an event that is too long are read, as without an index.
                 found.fault = Some(fault.to_string());
-                break;
+                is_read = true;
+                reader.rest()
             }
         };
         let end = packet.offset.saturating_add(packet.bytes.len() as u64);
         let range = packet.offset..end;
+        if range.is_empty() {
+            break;
+        }
         unpaired.add_packet(0, packet.offset, &packet.bytes);
         chunker.packet(range.clone(), found.packets.len() as u64, &packet.bytes);
         found.packets.push(PacketRange::new(range));

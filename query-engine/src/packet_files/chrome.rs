@@ -65,7 +65,16 @@ fn durations_in(input: &Input) -> Durations {
     let mut unpaired = Unpaired::default();
     if let Ok(text) = input.text() {
         let mut reader = PacketReader::new(text, PACKET_BYTES);
-        while let Ok(Some(packet)) = reader.next_packet() {
+        loop {
+            let packet = match reader.next_packet() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => break,
+                Err(_) => {
+                    let rest = reader.rest();
+                    unpaired.add_packet(0, rest.offset, &rest.bytes);
+                    break;
+                }
+            };
             unpaired.add_packet(0, packet.offset, &packet.bytes);
         }
     }
@@ -90,7 +99,7 @@ impl FindPackets for Events {
                     return packets.failed(error);
                 }
                 Err(error) => {
-                    // What was decompressed before the damage is still read.
+                    // The events before the damage are still read.
                     let rest = reader.rest();
                     let _flow = packets.packet(rest.offset, &rest.bytes, "events");
                     packets.fault(&error);

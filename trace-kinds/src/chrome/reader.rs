@@ -50,6 +50,8 @@ pub struct PacketReader<R> {
     /// Offset of the first byte of the buffer.
     start: u64,
     cuts: Cuts,
+    /// Where the last complete event ends.
+    events_end: u64,
     has_ended: bool,
     damage: Option<Damage>,
     leniences: Leniences,
@@ -77,6 +79,7 @@ impl<R: Read> PacketReader<R> {
                 target: target as u64,
                 ..Cuts::default()
             },
+            events_end: 0,
             has_ended: false,
             damage: None,
             leniences: Leniences::default(),
@@ -107,11 +110,16 @@ impl<R: Read> PacketReader<R> {
         }
     }
 
-    /// What was read but not returned, after an error of the source.
+    /// What was read but not returned, after an error: the bytes up to the end of the last event
+    /// that is complete. Everybody who reads a trace reads them, so all of them see the same events.
     pub fn rest(&mut self) -> Packet {
+        let mut bytes = std::mem::take(&mut self.buffer);
+        let end = self.cuts.last.max(self.events_end);
+        let length = end.saturating_sub(self.start);
+        bytes.truncate(usize::try_from(length).unwrap_or(usize::MAX));
         Packet {
             offset: self.start,
-            bytes: std::mem::take(&mut self.buffer),
+            bytes,
         }
     }
 
@@ -146,6 +154,7 @@ impl<R: Read> PacketReader<R> {
         let piece = self.piece.get(..read).unwrap_or_default();
         self.buffer.extend_from_slice(piece);
         let (cuts, damage, leniences) = (&mut self.cuts, &mut self.damage, &mut self.leniences);
+        let events_end = &mut self.events_end;
         let mut visit = |found| {
             match found {
                 Found::Boundary(at) => cuts.boundary(at),
@@ -154,7 +163,8 @@ impl<R: Read> PacketReader<R> {
                     leniences.count += 1;
                     leniences.first = leniences.first.or(Some((offset, what)));
                 }
-                Found::Record(_) | Found::Damage(_) => {}
+                Found::Record(range) => *events_end = range.end,
+                Found::Damage(_) => {}
             }
             ControlFlow::Continue(())
         };

@@ -223,3 +223,39 @@ fn damage_is_reported_with_its_place() {
         );
     }
 }
+
+#[test]
+fn events_before_one_that_is_too_long_are_read_with_and_without_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let mut trace = String::from("[");
+    // A slice that ends in what is read before the event that is too long.
+    trace.push_str("{\"ph\":\"B\",\"name\":\"main\",\"ts\":0,\"pid\":1,\"tid\":1},");
+    for ts in 0..15_000 {
+        write!(
+            trace,
+            "{{\"ph\":\"i\",\"ts\":{ts},\"args\":{{\"pad\":\"{:0>60}\"}}}},",
+            ts
+        )
+        .unwrap();
+    }
+    trace.push_str("{\"ph\":\"E\",\"name\":\"main\",\"ts\":20000,\"pid\":1,\"tid\":1},");
+    let start = trace.len() - 1;
+    trace.push_str("{\"ph\":\"i\",\"ts\":1,\"args\":{\"long\":\"");
+    trace.push_str(&"x".repeat(33 << 20));
+    trace.push_str("\"}},{\"ph\":\"i\",\"ts\":2}]");
+    fs::write(&path, trace).unwrap();
+    index(&path);
+    let found = [false, true].map(|use_sidecars| {
+        let (rows, report) = answers(&path, "", use_sidecars);
+        assert_eq!(report.indexed, usize::from(use_sidecars), "{report:?}");
+        let reasons: Vec<String> = report.skipped_reasons().map(str::to_owned).collect();
+        let parts: Vec<u64> = report.skipped.iter().map(|skipped| skipped.parts).collect();
+        let reason = format!("what starts at byte {start} is longer than");
+        assert!(reasons[0].contains(&reason), "{start} {reasons:?}");
+        assert!(rows.contains("\"dur\":20000000"), "{reasons:?}");
+        assert_eq!(report.matched, 15_002, "{reasons:?}");
+        (rows, report.notes, parts, reasons)
+    });
+    assert!(found[0] == found[1], "{:?}", found.map(|found| found.3));
+}
