@@ -62,14 +62,21 @@ impl LineCutter {
 
 impl Cutter for LineCutter {
     fn next(&mut self, end: End) -> Result<Option<Cut>, ClientError> {
-        let mut length = self.target;
+        let (mut length, mut searched) = (self.target, 0);
         let cut = loop {
             let filled = self.fill(length)?;
             // The cut must not depend on how much of the file exists now.
             let decided = self.text.len() >= self.target || end == End::Pause;
-            match line_end(&self.text, self.target) {
+            let found = if searched < self.target {
+                line_end(&self.text, self.target)
+            } else {
+                first_end(&self.text, searched)
+            };
+            match found {
                 Some(cut) if decided => break cut,
-                _ => {}
+                // What was searched in vain is not searched again: a line may be many targets long.
+                None => searched = self.text.len(),
+                Some(_) => {}
             }
             if !filled {
                 match end {
@@ -110,5 +117,11 @@ pub(super) fn too_long(path: &Path, offset: u64) -> ClientError {
 pub(super) fn line_end(text: &[u8], target: usize) -> Option<usize> {
     let (within, beyond) = text.split_at(text.len().min(target));
     let cut = memrchr(b'\n', within).map(|at| at + 1);
-    cut.or_else(|| memchr(b'\n', beyond).map(|at| within.len() + at + 1))
+    cut.or_else(|| first_end(beyond, 0).map(|cut| within.len() + cut))
+}
+
+/// After the first line end in `text` that is not before `from`.
+fn first_end(text: &[u8], from: usize) -> Option<usize> {
+    let rest = text.get(from..)?;
+    memchr(b'\n', rest).map(|at| from + at + 1)
 }

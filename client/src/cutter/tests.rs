@@ -82,6 +82,19 @@ fn text_is_cut_at_line_ends() {
 }
 
 /// Checks the pieces of `text`: while the file grows, and at a pause.
+/// Searched again from its start after each step of 64 bytes, this line would take a minute.
+#[test]
+fn a_line_of_many_packets_is_searched_once() {
+    let folder = folder();
+    let line = [&vec![b'x'; 12 << 20][..], b"\nend\n"].concat();
+    let path = file(&folder, &line);
+    let begin = std::time::Instant::now();
+    let packets = packets(&mut LineCutter::open(&path, 0, 64).unwrap());
+    let lengths: Vec<_> = packets.iter().map(Bytes::len).collect();
+    assert_eq!(lengths, [line.len() - 4, 4]);
+    assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
+}
+
 fn check_growing(text: &str, growing: &[&str], pause: &[&str]) {
     let folder = folder();
     let path = file(&folder, text.as_bytes());
