@@ -434,6 +434,42 @@ fn a_chrome_trace_has_every_event_once_and_all_nanoseconds() {
 }
 
 #[test]
+fn an_end_whose_begin_is_a_slice_is_not_shown_once_more() {
+    let of = |place, phase: &'static [u8]| slice(place, "a", &vec![("ph", Value::Str(phase))]);
+    let events = [
+        of([1_000, 8_000, 7, 8], b"B"),
+        of([1_000, 6_000, 7, 8], b"b"),
+        of([2_000, 0, 7, 8], b"B"),
+        of([2_000, -1, 7, 8], b"E"),
+        // Nothing ended there: its begin is not in the result.
+        of([2_000, -1, 7, 8], b"E"),
+        // An asynchronous slice may end in another thread, but not in another process.
+        of([7_000, -1, 9, 8], b"e"),
+        of([7_000, -1, 7, 9], b"e"),
+        of([9_000, -1, 7, 9], b"E"),
+        of([9_000, -1, 7, 8], b"E"),
+    ];
+    for format in [Format::Chrome, Format::Perfetto] {
+        let (bytes, notes) = write(format, &Columns::All, ROW_GROUP_BYTES, &events);
+        assert!(notes.is_empty(), "{notes:?}");
+        if format == Format::Chrome {
+            let trace: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+            let events = trace["traceEvents"].as_array().unwrap().iter();
+            let shown = |event: &serde_json::Value| {
+                let at = |key: &str| event[key].as_f64().unwrap_or(-1.0);
+                (event["ph"] != "M").then(|| (at("ts"), at("pid"), at("tid"), at("dur")))
+            };
+            let shown: Vec<_> = events.filter_map(shown).collect();
+            let instants = [(2., 7., 8., -1.), (7., 9., 8., -1.), (9., 7., 9., -1.)];
+            let slices = shown.iter().filter(|event| event.3 >= 0.);
+            assert_eq!(slices.count(), 3, "{shown:?}");
+            let left: Vec<_> = shown.iter().filter(|event| event.3 < 0.).copied().collect();
+            assert_eq!(left, instants);
+        }
+    }
+}
+
+#[test]
 fn files_say_what_could_not_be_read() {
     let skipped = ["packet 3 cannot be read".to_owned()];
     for format in [Format::Perfetto, Format::Chrome, Format::Parquet] {

@@ -3,6 +3,8 @@
 //! Slices on one track must nest, and events of one thread need not, so an event that would overlap
 //! another one partly is on a further track of its thread.
 
+mod ends;
+mod lanes;
 mod sink;
 mod tracks;
 
@@ -19,6 +21,7 @@ pub(super) use tracks::{Place, Track};
 #[derive(Debug, Clone)]
 pub(super) struct SliceFields {
     dur: FieldId,
+    phase: FieldId,
     pub(super) name: FieldId,
     pub(super) cat: FieldId,
     /// `agent`, `kind`, `pid` and `tid`, which select the track.
@@ -36,6 +39,7 @@ impl SliceFields {
         let mut field = |name| table.insert(&FieldPath::new(name));
         SliceFields {
             dur: field("dur"),
+            phase: field("ph"),
             name: field("name"),
             cat: field("cat"),
             track: ["agent", "kind", "pid", "tid"].map(field),
@@ -43,11 +47,12 @@ impl SliceFields {
         }
     }
 
-    /// Appends start, duration and the values that select the track, as a [`TimelineSink`] reads
-    /// them.
+    /// Appends start, duration, the phase of a Chrome event and the values that select the track,
+    /// as a [`TimelineSink`] reads them.
     pub(super) fn write_place(&self, event: &dyn Event, out: &mut Vec<u8>) {
         write_cell(event.ts().map(Value::Int), out);
         write_cell(event.field(self.dur), out);
+        write_cell(event.field(self.phase), out);
         for field in self.track {
             write_cell(event.field(field), out);
         }

@@ -5,7 +5,8 @@ use std::io;
 
 use query_language::{Number, Value};
 
-use super::tracks::{Track, TrackKey, Tracks};
+use super::ends::{Phase, SliceEnds};
+use super::tracks::{TRACKS_MAX, Track, TrackKey, Tracks};
 use crate::cells::Cells;
 use crate::{Out, RowSink};
 
@@ -59,12 +60,15 @@ pub(crate) struct TimelineSink<E> {
     /// Start of the first event that was written.
     first: Option<i64>,
     pending: Vec<PendingEvent>,
+    ends: SliceEnds,
     without_time: u64,
+    without_track: u64,
 }
 
 #[derive(Debug)]
 struct PendingEvent {
     track: TrackKey,
+    phase: Phase,
     end: Option<i64>,
     fields: Vec<u8>,
 }
@@ -77,7 +81,9 @@ impl<E: Encoder> TimelineSink<E> {
             start: None,
             first: None,
             pending: Vec::new(),
+            ends: SliceEnds::default(),
             without_time: 0,
+            without_track: 0,
         }
     }
 
@@ -97,14 +103,26 @@ impl<E: Encoder> TimelineSink<E> {
         };
         let mut bytes = Vec::new();
         self.begin_at(start, &mut bytes);
+        self.ends.drop_before(start);
         // A slice that contains another one with the same start must be written first.
         let mut pending = std::mem::take(&mut self.pending);
         pending.sort_by_key(|event| Reverse(event.end));
         for event in pending.drain(..) {
-            let track = self.tracks.track(&event.track, start, event.end)?;
+            match event.end {
+                Some(end) => self.ends.slice(event.phase, &event.track, end),
+                None if self.ends.take(event.phase, &event.track, start) => continue,
+                None => {}
+            }
+            let track = self.tracks.track(&event.track, start, event.end);
             for new in self.tracks.new.drain(..) {
                 self.encoder.track(new, &mut bytes);
             }
+            let Some(track) = track else {
+                self.without_track += 1;
+                out(&bytes)?;
+                bytes.clear();
+                continue;
+            };
             let slice = Slice {
                 track,
                 start,
@@ -146,6 +164,7 @@ impl<E: Encoder> RowSink for TimelineSink<E> {
     fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()> {
         let mut cells = Cells::new(row);
         let (ts, dur) = (nanos(cells.next()?), nanos(cells.next()?));
+        let phase = Phase::of(cells.next()?);
         let track = [cells.next()?, cells.next()?, cells.next()?, cells.next()?];
         // Viewers have no times before 1970.
         let Some(ts) = ts.filter(|ts| *ts >= 0) else {
@@ -158,6 +177,7 @@ impl<E: Encoder> RowSink for TimelineSink<E> {
         }
         self.pending.push(PendingEvent {
             track: TrackKey::of(track),
+            phase,
             end: dur.map(|dur| ts.saturating_add(dur.max(0))),
             fields: cells.rest().to_vec(),
         });
@@ -166,12 +186,20 @@ impl<E: Encoder> RowSink for TimelineSink<E> {
 
     fn end(&mut self, skipped: &[String], out: &mut Out<'_>) -> io::Result<Vec<String>> {
         self.flush(out)?;
-        let notes = match self.without_time {
-            0 => Vec::new(),
-            count => vec![format!(
+        let mut notes = Vec::new();
+        if self.without_time > 0 {
+            let count = self.without_time;
+            notes.push(format!(
                 "{count} events without a time were skipped: a timeline cannot show them"
-            )],
-        };
+            ));
+        }
+        if self.without_track > 0 {
+            let count = self.without_track;
+            notes.push(format!(
+                "{count} events were skipped: they need more than the {TRACKS_MAX} tracks that a \
+                 timeline can have; narrow the query"
+            ));
+        }
         let lacks = [skipped, &notes].concat();
         let mut bytes = Vec::new();
         if !lacks.is_empty() {

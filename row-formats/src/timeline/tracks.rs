@@ -1,14 +1,13 @@
 //! Tracks: slices on one track are nested or follow each other; they never overlap partly.
 
 use std::collections::HashMap;
-use std::io;
 
 use query_language::{Number, Value};
 
+use super::lanes::Lanes;
+
 /// Tracks of one trace.
-const TRACKS_MAX: usize = 1 << 16;
-/// Depth of nested slices on a track.
-const DEPTH_MAX: usize = 256;
+pub(super) const TRACKS_MAX: usize = 1 << 16;
 
 /// A track, which is described before its first event.
 #[derive(Debug)]
@@ -61,7 +60,7 @@ impl TrackKey {
     }
 
     /// The key of the process of a thread.
-    fn process(&self) -> TrackKey {
+    pub(super) fn process(&self) -> TrackKey {
         TrackKey {
             tid: None,
             ..self.clone()
@@ -90,7 +89,7 @@ impl TrackKey {
 /// The tracks used so far.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
-    lanes: HashMap<TrackKey, Vec<Lane>>,
+    lanes: HashMap<TrackKey, Lanes>,
     /// Tracks that must be written before the next event.
     pub(super) new: Vec<Track>,
     /// The agent of each process number. Readers identify processes by number only, so a process of
@@ -99,48 +98,23 @@ pub(super) struct Tracks {
     count: usize,
 }
 
-/// A track whose slices do not overlap partly.
-#[derive(Debug)]
-struct Lane {
-    id: u64,
-    /// Ends of the open slices, the innermost last.
-    open: Vec<i64>,
-}
-
 impl Tracks {
     /// The track for a slice, or without an end for an instant. Slices must be in the order of
-    /// their starts, the longest first among equal starts.
-    ///
-    /// # Errors
-    ///
-    /// When there are too many tracks.
-    pub(super) fn track(
-        &mut self,
-        key: &TrackKey,
-        begin: i64,
-        end: Option<i64>,
-    ) -> io::Result<u64> {
-        let lanes = self.lanes.get_mut(key).map(Vec::as_mut_slice);
-        for lane in lanes.unwrap_or_default() {
-            let Some(end) = end else {
-                return Ok(lane.id);
-            };
-            while lane.open.last().is_some_and(|open| *open <= begin) {
-                lane.open.pop();
-            }
-            let fits = lane.open.last().is_none_or(|open| end <= *open);
-            if fits && lane.open.len() < DEPTH_MAX {
-                lane.open.push(end);
-                return Ok(lane.id);
-            }
+    /// their starts, the longest first among equal starts. `None` if it would need a track beyond
+    /// [`TRACKS_MAX`].
+    pub(super) fn track(&mut self, key: &TrackKey, begin: i64, end: Option<i64>) -> Option<u64> {
+        let lanes = self.lanes.get_mut(key);
+        let found = lanes.and_then(|lanes| match end {
+            Some(end) => lanes.place(begin, end),
+            None => lanes.first(),
+        });
+        if found.is_some() {
+            return found;
         }
         let id = self.add(key)?;
-        let lane = Lane {
-            id,
-            open: end.into_iter().collect(),
-        };
-        self.lanes.entry(key.clone()).or_default().push(lane);
-        Ok(id)
+        let lanes = self.lanes.entry(key.clone()).or_default();
+        lanes.add(id, end);
+        Some(id)
     }
 
     /// A track besides those of events, of which there is one.
@@ -152,14 +126,12 @@ impl Tracks {
         }
     }
 
-    fn next_id(&mut self) -> io::Result<u64> {
-        self.count += 1;
-        if self.count > TRACKS_MAX {
-            return Err(io::Error::other(format!(
-                "the trace would have more than {TRACKS_MAX} tracks; narrow the query"
-            )));
+    fn next_id(&mut self) -> Option<u64> {
+        if self.count >= TRACKS_MAX {
+            return None;
         }
-        Ok(self.count as u64)
+        self.count += 1;
+        Some(self.count as u64)
     }
 
     /// The process number, if readers can identify the process by it.
@@ -170,8 +142,8 @@ impl Tracks {
     }
 
     /// Adds a track for a key.
-    fn add(&mut self, key: &TrackKey) -> io::Result<u64> {
-        let number = self.lanes.get(key).map_or(0, Vec::len);
+    fn add(&mut self, key: &TrackKey) -> Option<u64> {
+        let number = self.lanes.get(key).map_or(0, Lanes::len);
         let parent = match (key.pid, key.tid) {
             (Some(_), Some(_)) => Some(self.process(&key.process())?),
             _ => None,
@@ -187,21 +159,17 @@ impl Tracks {
             (more, ..) => Place::Named(format!("{} (overlapping {more})", key.name())),
         };
         self.new.push(Track { id, parent, place });
-        Ok(id)
+        Some(id)
     }
 
     /// The track of a process.
-    fn process(&mut self, key: &TrackKey) -> io::Result<u64> {
-        if let Some([first, ..]) = self.lanes.get(key).map(Vec::as_slice) {
-            return Ok(first.id);
+    fn process(&mut self, key: &TrackKey) -> Option<u64> {
+        if let Some(first) = self.lanes.get(key).and_then(Lanes::first) {
+            return Some(first);
         }
         let id = self.add(key)?;
-        let lane = Lane {
-            id,
-            open: Vec::new(),
-        };
-        self.lanes.insert(key.clone(), vec![lane]);
-        Ok(id)
+        self.lanes.entry(key.clone()).or_default().add(id, None);
+        Some(id)
     }
 }
 
@@ -233,6 +201,19 @@ mod tests {
         assert_eq!(track(119, Some(130)), first);
         assert_eq!(track(120, Some(121)), first);
         assert_eq!(tracks.new.len(), 3, "a process, a thread, one more track");
+    }
+
+    #[test]
+    fn what_needs_too_many_tracks_has_none() {
+        let mut tracks = Tracks::default();
+        let key = |tid| key("a", 1, tid);
+        let last = i64::try_from(TRACKS_MAX).unwrap();
+        // The process has a track, too.
+        for tid in 1..last {
+            assert!(tracks.track(&key(tid), 0, None).is_some(), "{tid}");
+        }
+        assert_eq!(tracks.track(&key(last), 0, None), None);
+        assert!(tracks.track(&key(1), 0, None).is_some());
     }
 
     #[test]
