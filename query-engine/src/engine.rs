@@ -174,6 +174,7 @@ impl<W> Reading<W> {
             }
             report.skipped.extend(unreadable.skipped(planned.source));
         }
+        report.add_slice_faults();
         report.notes.extend(report.counters.unpaired_note());
         self.workers
     }
@@ -287,6 +288,12 @@ impl Reader<'_, '_> {
     ) -> Result<(), ReadError> {
         let records = counters.decoded.broken;
         let reasons = std::mem::take(&mut counters.faults);
+        if self.request.strict
+            && let Some(reason) = counters.slice_faults.first()
+        {
+            let reason = reason.clone();
+            return Err(ReadError::Incomplete { reason });
+        }
         if records == 0 && reasons.is_empty() {
             return Ok(());
         }

@@ -138,7 +138,13 @@ impl Plan<'_> {
                 source.tasks(Some(&self.prune_by_times(&index, filters.prune)))
             }
             Some(evidence) => {
-                let (left, slowest) = self.prune(evidence, filters, source.reads_records())?;
+                let pruned = self.prune(evidence, filters, source.reads_records())?;
+                let (left, slowest, summarized) = pruned;
+                if self.needs_durations() && !summarized.is_empty() {
+                    let (unpaired, is_cut) = source.unpaired(&summarized);
+                    self.report.counters.unpaired += unpaired;
+                    self.report.counters.is_pairing_cut |= is_cut;
+                }
                 let mut tasks = source.tasks(Some(&left));
                 tasks.extend(slowest);
                 tasks.sort_by_key(|task| task.chunks.first().copied());
@@ -157,14 +163,21 @@ impl Plan<'_> {
         pruning.candidates
     }
 
-    /// The chunks that must be read. With `with_records`, also tasks for chunks of which the index
-    /// contains all records that can match.
+    fn needs_durations(&self) -> bool {
+        match &self.shortcut {
+            Shortcut::Groups(summaries) => summaries.needs_durations(),
+            Shortcut::None | Shortcut::Count(_) => false,
+        }
+    }
+
+    /// The chunks that must be read, and those that summaries answer for. With `with_records`, also
+    /// tasks for chunks of which the index contains all records that can match.
     fn prune(
         &mut self,
         mut evidence: Evidence,
         filters: Filters<'_>,
         with_records: bool,
-    ) -> Result<(Vec<usize>, Vec<Task>), ReadError> {
+    ) -> Result<(Vec<usize>, Vec<Task>, Vec<usize>), ReadError> {
         // A filter that passes everything needs no evidence.
         let all = Filter::And(Vec::new());
         let pruner = Pruner::new(filters.prune.unwrap_or(&all));
@@ -184,7 +197,7 @@ impl Plan<'_> {
                 let chunks = evidence.index().chunks().len();
                 self.report.chunks += chunks;
                 self.report.read += chunks;
-                return Ok(((0..chunks).collect(), Vec::new()));
+                return Ok(((0..chunks).collect(), Vec::new(), Vec::new()));
             }
             Err(error) => return Err(error),
         };
@@ -192,24 +205,25 @@ impl Plan<'_> {
         for (sum, ruled_out) in self.report.ruled_out.iter_mut().zip(pruning.ruled_out) {
             *sum += ruled_out;
         }
-        let (mut left, mut slowest) = (Vec::new(), Vec::new());
+        let (mut left, mut slowest, mut summarized) = (Vec::new(), Vec::new(), Vec::new());
         for chunk in pruning.candidates {
             filters.request.cancel.check()?;
             let index = evidence.index();
             let pruners = (&pruner, at_any_time.as_ref());
             let answered = self.answer(filters.source, pruners, index, chunk)?;
             if answered {
-                self.report.summarized += 1;
+                summarized.push(chunk);
             } else if let Some(records) = pruner.slowest(index, chunk).filter(|_| with_records) {
                 slowest.push(slowest_task(index, chunk, records));
             } else {
                 left.push(chunk);
             }
         }
+        self.report.summarized += summarized.len();
         self.report.slowest += slowest.len();
         self.report.read += left.len();
         self.report.index_bytes += evidence.fetched_bytes();
-        Ok((left, slowest))
+        Ok((left, slowest, summarized))
     }
 
     /// Whether the summary of a chunk answers for it; then the answer is added. Estimates need what

@@ -223,6 +223,21 @@ impl Report {
         self.counters += counters;
     }
 
+    /// Adds what could not be read to find the durations of slices, unless it was skipped as a part
+    /// of the result, too.
+    pub(crate) fn add_slice_faults(&mut self) {
+        let faults = std::mem::take(&mut self.counters.slice_faults);
+        for fault in faults {
+            if self.skipped_reasons().all(|known| known != fault) {
+                self.skipped.push(Skipped {
+                    storage: None,
+                    parts: 1,
+                    reasons: vec![format!("durations of slices may be missing: {fault}")],
+                });
+            }
+        }
+    }
+
     /// Whether nothing was skipped.
     pub fn is_complete(&self) -> bool {
         self.skipped.is_empty()

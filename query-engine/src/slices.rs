@@ -2,9 +2,10 @@
 //! asked for, and kept in indexes.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::OnceLock;
 
-use chunk_index::{ChromeUnpaired, StoredMark};
+use chunk_index::{ChromeUnpaired, Index, StoredMark};
 use storage_format::checksum::{crc32c, crc32c_append};
 use trace_kinds::chrome::{Durations, MarkKind, OutsideDurations, Unpaired, UnpairedMark};
 
@@ -33,11 +34,37 @@ impl OutsideDurations for LazyDurations {
     fn get(&self, position: u64, offset: u64) -> Option<i64> {
         self.found.get_or_init(&self.find).get(position, offset)
     }
+
+    fn unpaired(&self, positions: &Range<u64>) -> u64 {
+        self.found.get_or_init(&self.find).unpaired(positions)
+    }
+
+    fn is_cut(&self) -> bool {
+        self.found.get().is_some_and(OutsideDurations::is_cut)
+    }
 }
 
 /// The durations of a stream of one part.
 pub(crate) fn durations(unpaired: &Unpaired) -> Durations {
     unpaired.durations(1).pop().unwrap_or_default()
+}
+
+/// What events of chunks that are not read have in common with those that are: the number of begins
+/// whose end is not known, and whether begins and ends are missing.
+pub(crate) fn unpaired_in(
+    index: &Index,
+    chunks: &[usize],
+    outside: Option<&dyn OutsideDurations>,
+) -> (u64, bool) {
+    let Some(outside) = outside else {
+        return (0, false);
+    };
+    let chunks = chunks
+        .iter()
+        .filter_map(|number| index.chunks().get(*number));
+    let ranges = chunks.map(|chunk| chunk.offset..chunk.offset.saturating_add(chunk.length));
+    let unpaired = ranges.map(|range| outside.unpaired(&range)).sum();
+    (unpaired, outside.is_cut())
 }
 
 /// The attachment of an index whose chunks have the durations of `outside`.

@@ -13,6 +13,7 @@ use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
 use super::packet_index::PacketIndex;
 use crate::open_sidecar::OpenSidecar;
+use crate::slices::unpaired_in;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks};
 use crate::stored::{PacketEvents, answer_origin};
 use crate::{Evidence, Fetch, LocalFile, ReadError};
@@ -208,6 +209,15 @@ impl ChunkSource for PacketFile {
 
     fn localize(&self, filter: &Filter) -> LocalFilter {
         localize(filter, &self.origin)
+    }
+
+    fn unpaired(&self, chunks: &[usize]) -> (u64, bool) {
+        match &self.read_by {
+            ReadBy::Chunks(open, _) => {
+                unpaired_in(open.index(), chunks, self.context.outside.as_deref())
+            }
+            ReadBy::Groups(..) => (0, false),
+        }
     }
 
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {

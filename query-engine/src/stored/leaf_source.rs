@@ -16,6 +16,7 @@ use super::times;
 use super::{Leaf, StoredLeaf};
 use crate::open_sidecar::OpenSidecar;
 use crate::skipped::unreadable_records;
+use crate::slices::unpaired_in;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
 use crate::{Evidence, Fetch, ReadError};
 
@@ -245,6 +246,15 @@ impl ChunkSource for LeafSource {
                 evaluate: filter.clone(),
                 prune: filter,
             },
+        }
+    }
+
+    fn unpaired(&self, chunks: &[usize]) -> (u64, bool) {
+        match &self.part {
+            Part::Indexed(open, _) => {
+                unpaired_in(open.index(), chunks, self.context.outside.as_deref())
+            }
+            Part::Runs(_) | Part::Timed(_) => (0, false),
         }
     }
 

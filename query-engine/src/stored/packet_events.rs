@@ -1,9 +1,11 @@
 //! Events of packets, from the decoder to the engine.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use query_language::FieldTable;
 use storage_format::Kind;
+use trace_kinds::chrome::OutsideDurations;
 use trace_kinds::{Decoder, EachEvent, Event, Origin, OriginFields, StreamContext, decoder_for};
 
 use crate::ReadError;
@@ -18,6 +20,8 @@ pub(crate) struct PacketEvents<'e, 'f> {
     decoder: Box<dyn Decoder>,
     origin: OriginFields,
     each: &'e mut EachEvent<'f>,
+    /// Durations of slices that end in other packets (`chrome`).
+    outside: Option<Arc<dyn OutsideDurations>>,
     pub(crate) counters: Counters,
 }
 
@@ -42,6 +46,7 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
             decoder,
             origin: OriginFields::new(origin, fields),
             each,
+            outside: context.outside.clone(),
             counters: Counters::default(),
         }))
     }
@@ -67,6 +72,10 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
         });
         self.counters.decoded_bytes += packet.len() as u64;
         self.counters.unpaired = self.decoder.unpaired();
+        if let Some(outside) = &self.outside {
+            self.counters.is_pairing_cut |= self.counters.unpaired > 0 && outside.is_cut();
+            self.counters.slice_faults.extend(outside.faults());
+        }
         match decoded {
             Ok(decoded) => self.counters.decoded += decoded,
             Err(error) => self.fault(format!("{}: {error}", place())),

@@ -13,7 +13,7 @@ use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
 
 use super::frames::Frames;
 use super::leaf_source::{LeafSource, LostDeclarations};
-use super::slices::StreamSlices;
+use super::slices::{SliceMemory, StreamSlices};
 use super::undecodable::UndecodableLeaf;
 use super::{Leaf, StoredLeaf, times};
 use crate::dft::hash_names::{decode_names, unit_of};
@@ -144,10 +144,12 @@ impl StorageSet {
                 of_streams.entry(stream_key(leaf)).or_default().push(place);
             }
         }
+        let memory = Arc::new(SliceMemory::default());
         for places in of_streams.into_values() {
             let leaves = places.iter().filter_map(|place| self.leaves.get(*place));
             let leaves = leaves.map(|open| (open.stored.clone(), open.sidecar.clone()));
-            let stream = Arc::new(StreamSlices::new(leaves.collect()));
+            let stream = StreamSlices::new(leaves.collect(), Arc::clone(&memory));
+            let stream = Arc::new(stream);
             for (number, place) in places.into_iter().enumerate() {
                 if let Some(open) = self.leaves.get_mut(place) {
                     open.context.outside = Some(Arc::new(stream.of_leaf(number)));

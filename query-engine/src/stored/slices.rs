@@ -1,8 +1,9 @@
 //! The slices of a Chrome stream in all its leaves: they may begin in one leaf and end in another.
 
 use std::fmt;
-use std::ops::ControlFlow;
-use std::sync::{Arc, OnceLock};
+use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use chunk_index::ChromeUnpaired;
 use trace_kinds::chrome::{Durations, OutsideDurations, Unpaired};
@@ -23,11 +24,44 @@ pub(crate) struct StreamSlices {
     /// Whether somebody still waits for the durations.
     cancel: OnceLock<Cancel>,
     found: OnceLock<Vec<Durations>>,
+    /// What could not be read to find them, until somebody who asked is told.
+    faults: Mutex<Vec<String>>,
+    memory: Arc<SliceMemory>,
 }
 
+/// Memory for the durations of all streams of a query.
+pub(super) struct SliceMemory {
+    /// Bytes that are left. Who finds durations holds the lock, so only one stream is searched at a
+    /// time: that takes far more memory than what is kept.
+    left: Mutex<usize>,
+}
+
+impl SliceMemory {
+    pub(super) fn new(bytes: usize) -> SliceMemory {
+        SliceMemory {
+            left: Mutex::new(bytes),
+        }
+    }
+}
+
+impl Default for SliceMemory {
+    fn default() -> SliceMemory {
+        SliceMemory::new(DURATION_BYTES_MAX)
+    }
+}
+
+/// Memory for the durations of slices between packets, of all streams of a query: four streams with
+/// as many slices as are remembered.
+const DURATION_BYTES_MAX: usize = 96 << 20;
+
+/// Faults of a stream that are told.
+const FAULTS_MAX: usize = 16;
+
 impl StreamSlices {
-    pub(super) fn new(leaves: Vec<LeafOfStream>) -> StreamSlices {
+    pub(super) fn new(leaves: Vec<LeafOfStream>, memory: Arc<SliceMemory>) -> StreamSlices {
         StreamSlices {
+            faults: Mutex::default(),
+            memory,
             leaves,
             cancel: OnceLock::new(),
             found: OnceLock::new(),
@@ -70,6 +104,7 @@ impl StreamSlices {
         LeafSlices {
             stream: Arc::clone(self),
             number,
+            is_asked: AtomicBool::new(false),
         }
     }
 
@@ -78,6 +113,25 @@ impl StreamSlices {
     }
 
     fn find(&self) -> Vec<Durations> {
+        let left = self.memory.left.lock();
+        let mut left = left.unwrap_or_else(PoisonError::into_inner);
+        let found = self.pair();
+        let bytes: usize = found.iter().map(Durations::memory).sum();
+        match left.checked_sub(bytes) {
+            Some(rest) => {
+                *left = rest;
+                found
+            }
+            None => {
+                let mut none = Unpaired::default();
+                none.cut();
+                none.durations(self.leaves.len())
+            }
+        }
+    }
+
+    /// The durations of the slices of all leaves.
+    fn pair(&self) -> Vec<Durations> {
         let mut unpaired = Unpaired::default();
         for (number, (stored, sidecar)) in (0_u32..).zip(&self.leaves) {
             let mut from = 0;
@@ -89,8 +143,10 @@ impl StreamSlices {
                 Some((indexed, _)) => unpaired.append(number, &indexed),
                 None => from = 0,
             }
-            // Who asked reads the same bytes, and reports what cannot be read.
-            if self.read(number, stored, from, &mut unpaired).is_err() {
+            // A leaf that cannot be read may be one that the window of the query rules out, so who
+            // asks for durations is told of it.
+            if let Err(error) = self.read(number, stored, from, &mut unpaired) {
+                self.add_faults([error.to_string()]);
                 break;
             }
         }
@@ -115,7 +171,14 @@ impl StreamSlices {
                 Ok(ControlFlow::Continue(()))
             })?;
         }
+        self.add_faults(frames.into_damage().faults);
         Ok(())
+    }
+
+    fn add_faults(&self, new: impl IntoIterator<Item = String>) {
+        let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = FAULTS_MAX.saturating_sub(faults.len());
+        faults.extend(new.into_iter().take(free));
     }
 }
 
@@ -128,6 +191,8 @@ fn unpaired_of(sidecar: &OpenSidecar) -> Option<(Unpaired, u32)> {
 pub(crate) struct LeafSlices {
     stream: Arc<StreamSlices>,
     number: usize,
+    /// Whether a duration was asked for: otherwise the result does not depend on them.
+    is_asked: AtomicBool,
 }
 
 impl fmt::Debug for LeafSlices {
@@ -140,7 +205,30 @@ impl fmt::Debug for LeafSlices {
 
 impl OutsideDurations for LeafSlices {
     fn get(&self, position: u64, offset: u64) -> Option<i64> {
+        self.is_asked.store(true, Ordering::Relaxed);
         let durations = self.stream.durations().get(self.number)?;
         durations.get(position, offset)
+    }
+
+    fn unpaired(&self, positions: &Range<u64>) -> u64 {
+        // To find out that there are none, no other leaf is read.
+        if !self.stream.has_begins(self.number) {
+            return 0;
+        }
+        let durations = self.stream.durations().get(self.number);
+        durations.map_or(0, |durations| durations.unpaired(positions))
+    }
+
+    fn is_cut(&self) -> bool {
+        let durations = self.stream.found.get();
+        durations.is_some_and(|all| all.iter().any(OutsideDurations::is_cut))
+    }
+
+    fn faults(&self) -> Vec<String> {
+        if !self.is_asked.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let faults = self.stream.faults.lock();
+        std::mem::take(&mut *faults.unwrap_or_else(PoisonError::into_inner))
     }
 }

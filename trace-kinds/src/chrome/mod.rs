@@ -33,7 +33,7 @@ pub use decoder::ChromeDecoder;
 pub use found::{Damage, Found};
 pub use reader::{Packet, PacketReader, ReadError, cut_note};
 pub use scanner::Scanner;
-pub use unpaired::{Durations, MarkKind, OutsideDurations, Unpaired, UnpairedMark};
+pub use unpaired::{Durations, MARKS_MAX, MarkKind, OutsideDurations, Unpaired, UnpairedMark};
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;

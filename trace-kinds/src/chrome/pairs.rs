@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use super::found::Found;
-use super::open_begins::OpenBegins;
+use super::open_begins::{OpenBegins, SIDES_MAX};
 use super::record::{Timed, plain};
 use super::scanner::Scanner;
 use super::side::Side;
@@ -36,12 +36,16 @@ pub(super) struct Mark<'a> {
 }
 
 /// Pairs begins with their ends, in the order of their times, and calls `each` for every pair.
-/// Returns those without a partner, in the order they were given.
-pub(super) fn pair<S: Side>(mut sides: Vec<S>, mut each: impl FnMut(&S, i64)) -> Vec<S> {
-    let mut order: Vec<usize> = (0..sides.len()).collect();
-    order.sort_by_key(|place| sides[*place].ts());
-    let mut open = OpenBegins::new(&sides, &order);
-    for at in 0..order.len() {
+/// Returns of each side whether it has a partner. Sides beyond [`SIDES_MAX`] have none.
+pub(super) fn pair<S: Side>(sides: &[S], mut each: impl FnMut(&S, i64)) -> Vec<bool> {
+    let are_both = sides.iter().any(S::is_begin) && !sides.iter().all(S::is_begin);
+    if !are_both {
+        return vec![false; sides.len()];
+    }
+    let mut order: Vec<u32> = (0..).take(sides.len().min(SIDES_MAX)).collect();
+    order.sort_by_key(|place| sides[*place as usize].ts());
+    let mut open = OpenBegins::new(sides, &order);
+    for at in (0..).take(order.len()) {
         let side = open.side(at);
         if side.is_begin() {
             open.push(at);
@@ -50,9 +54,7 @@ pub(super) fn pair<S: Side>(mut sides: Vec<S>, mut each: impl FnMut(&S, i64)) ->
             each(begin, side.ts().saturating_sub(begin.ts()));
         }
     }
-    let mut is_paired = open.into_paired().into_iter();
-    sides.retain(|_| is_paired.next() == Some(false));
-    sides
+    open.into_paired()
 }
 
 /// The durations of the begins of a packet.
@@ -71,10 +73,12 @@ impl Pairs {
             return pairs;
         }
         let durations = &mut pairs.durations;
-        let left = pair(marks(packet), |begin, duration| {
+        let marks = marks(packet);
+        let is_paired = pair(&marks, |begin, duration| {
             durations.insert(begin.offset, duration);
         });
-        for begin in left.iter().filter(|mark| mark.is_begin) {
+        let left = marks.iter().zip(is_paired);
+        for (begin, _) in left.filter(|(mark, is_paired)| mark.is_begin && !is_paired) {
             match outside(begin.offset) {
                 Some(duration) => _ = pairs.durations.insert(begin.offset, duration),
                 None => pairs.unpaired += 1,
@@ -106,7 +110,10 @@ fn has_phase(packet: &[u8], phases: &[&[u8]]) -> bool {
 /// The begins and ends of a packet that have no partner in it, in the order of their bytes.
 pub(super) fn left_over(packet: &[u8]) -> Vec<Mark<'_>> {
     if has_phase(packet, &BEGINS) || has_phase(packet, &ENDS) {
-        pair(marks(packet), |_, _| {})
+        let mut marks = marks(packet);
+        let mut is_paired = pair(&marks, |_, _| {}).into_iter();
+        marks.retain(|_| is_paired.next() == Some(false));
+        marks
     } else {
         Vec::new()
     }

@@ -5,6 +5,7 @@
 //! in the order of their times, the result does not depend on the packets.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
 
 use hashbrown::HashTable;
 
@@ -13,7 +14,7 @@ use super::pairs::{Mark, left_over, pair};
 use super::side::Side;
 
 /// Marks that are remembered: beyond these, begins have no duration.
-const MARKS_MAX: usize = 1 << 20;
+pub const MARKS_MAX: usize = 1 << 20;
 /// Memory for different names, categories, processes, threads and ids.
 const TEXT_BYTES_MAX: usize = 32 << 20;
 /// Memory of a text besides its bytes.
@@ -185,21 +186,40 @@ impl Unpaired {
 
     /// The durations of the begins of each part.
     pub fn durations(&self, parts: usize) -> Vec<Durations> {
-        let mut of_parts = vec![Durations::default(); parts];
+        let empty = Durations {
+            is_cut: self.is_cut,
+            ..Durations::default()
+        };
+        let mut of_parts = vec![empty; parts];
+        let part_of = |mark: &UnpairedMark| usize::try_from(mark.part).unwrap_or(usize::MAX);
         for file in self.marks.split(|mark| mark.kind == MarkKind::FileStart) {
-            let _left = pair(file.to_vec(), |begin, duration| {
-                if let Some(durations) = usize::try_from(begin.part)
-                    .ok()
-                    .and_then(|part| of_parts.get_mut(part))
-                {
-                    durations.0.push((begin.position, begin.offset, duration));
+            let is_paired = pair(file, |begin, duration| {
+                if let Some(durations) = of_parts.get_mut(part_of(begin)) {
+                    let found = (begin.position, begin.offset, duration);
+                    durations.found.push(found);
                 }
             });
+            for (mark, is_paired) in file.iter().zip(is_paired) {
+                if mark.is_begin()
+                    && !is_paired
+                    && let Some(durations) = of_parts.get_mut(part_of(mark))
+                {
+                    durations.open.push(mark.position);
+                }
+            }
         }
         for durations in &mut of_parts {
-            durations.0.sort_unstable();
+            durations.found.sort_unstable();
+            durations.found.shrink_to_fit();
+            durations.open.sort_unstable();
+            durations.open.shrink_to_fit();
         }
         of_parts
+    }
+
+    /// Says that begins and ends are missing.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
     }
 
     fn push(&mut self, mark: UnpairedMark) {
@@ -277,21 +297,40 @@ impl Side for UnpairedMark {
 
 /// The durations of begins whose ends are in other packets, of a part of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Durations(Vec<(u64, u32, i64)>);
+pub struct Durations {
+    /// Position of the packet, offset in it and duration.
+    found: Vec<(u64, u32, i64)>,
+    /// Positions of the packets of begins whose end is not known.
+    open: Vec<u64>,
+    is_cut: bool,
+}
 
 impl Durations {
     /// The duration of the begin at `offset` in the packet at `position`.
     pub fn get(&self, position: u64, offset: u64) -> Option<i64> {
         let key = (position, u32::try_from(offset).ok()?);
         let found = self
-            .0
+            .found
             .binary_search_by_key(&key, |found| (found.0, found.1));
-        Some(self.0.get(found.ok()?)?.2)
+        Some(self.found.get(found.ok()?)?.2)
+    }
+
+    /// The number of begins without a known end in the packets at these positions.
+    pub fn unpaired(&self, positions: &Range<u64>) -> u64 {
+        let before = |end: u64| self.open.partition_point(|position| *position < end);
+        let (start, end) = (before(positions.start), before(positions.end));
+        end.saturating_sub(start) as u64
+    }
+
+    /// Bytes of memory that they take besides themselves.
+    pub fn memory(&self) -> usize {
+        self.found.capacity() * size_of::<(u64, u32, i64)>()
+            + self.open.capacity() * size_of::<u64>()
     }
 
     /// Position of the packet, offset in it and duration, in this order, of all begins.
     pub fn all(&self) -> &[(u64, u32, i64)] {
-        &self.0
+        &self.found
     }
 }
 
@@ -300,10 +339,29 @@ pub trait OutsideDurations: std::fmt::Debug + Send + Sync {
     /// The duration of the begin at `offset` in the packet at `position`; `None` if no end is
     /// known.
     fn get(&self, position: u64, offset: u64) -> Option<i64>;
+
+    /// The number of begins without a known end in the packets at these positions.
+    fn unpaired(&self, positions: &Range<u64>) -> u64;
+
+    /// Whether there are more begins and ends than are remembered.
+    fn is_cut(&self) -> bool;
+
+    /// What could not be read of what the durations are found in, if they were asked for.
+    fn faults(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 impl OutsideDurations for Durations {
     fn get(&self, position: u64, offset: u64) -> Option<i64> {
         Self::get(self, position, offset)
+    }
+
+    fn unpaired(&self, positions: &Range<u64>) -> u64 {
+        Self::unpaired(self, positions)
+    }
+
+    fn is_cut(&self) -> bool {
+        self.is_cut
     }
 }

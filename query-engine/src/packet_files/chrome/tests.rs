@@ -152,6 +152,50 @@ fn a_begin_without_an_end_is_said() {
         let (_, report) = answers(&path, "ts < 1 and ph == 'B'", use_sidecars);
         let note = "1 begin events have no duration: their end is missing";
         assert_eq!(report.notes, [note], "{use_sidecars}");
+        // Summaries answer for the chunks, and nothing is read.
+        let (_, report) = groups(&path, use_sidecars);
+        assert_eq!(
+            report.summarized > 0 && report.read == 0,
+            use_sidecars,
+            "{report:?}"
+        );
+        assert_eq!(report.notes, [note], "{use_sidecars}");
+    }
+}
+
+/// Groups by name, with sums of durations.
+fn groups(path: &PathBuf, use_sidecars: bool) -> (String, Report) {
+    let (request, limits) = (Request::default(), Limits::default());
+    let paths = std::slice::from_ref(path);
+    let sources = open_paths(paths, use_sidecars, &request, &[]).unwrap();
+    let (groups, report) = group_by(&sources, &request, &GroupSpec::by("name"), limits).unwrap();
+    (format!("{groups:?}"), report)
+}
+
+#[test]
+fn ends_that_are_not_remembered_are_not_said_to_be_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let missing = "\"ph\":\"E\",\"name\":\"other\"";
+    fs::write(
+        &path,
+        trace().replace("\"ph\":\"E\",\"name\":\"main\"", missing),
+    )
+    .unwrap();
+    index(&path);
+    let sidecar = crate::sidecar_path(&path);
+    let mut cut = chunk_index::Sidecar::read(&fs::read(&sidecar).unwrap()).unwrap();
+    let marks = cut.attachment(chunk_index::ChromeUnpaired::NAME).unwrap();
+    let mut marks = chunk_index::ChromeUnpaired::decode(marks).unwrap();
+    marks.is_cut = true;
+    cut.attach(chunk_index::ChromeUnpaired::NAME, marks.encode());
+    fs::write(&sidecar, cut.encode().unwrap()).unwrap();
+    let (_, read) = answers(&path, "ts < 1 and ph == 'B'", true);
+    let (_, summarized) = groups(&path, true);
+    assert!(summarized.summarized > 0, "{summarized:?}");
+    for notes in [read.notes, summarized.notes] {
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].contains("than are remembered"), "{notes:?}");
     }
 }
 

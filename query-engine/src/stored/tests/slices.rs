@@ -1,6 +1,8 @@
 //! Slices of a Chrome stream that begin in one leaf and end in another.
 
 use super::*;
+use crate::stored::slices::{SliceMemory, StreamSlices};
+use trace_kinds::chrome::OutsideDurations;
 
 /// Packets of one stream: a slice over all of them, one that never ends, and short ones.
 fn packets(count: usize) -> Vec<Vec<u8>> {
@@ -172,4 +174,80 @@ fn a_search_for_the_ends_of_slices_ends_with_its_query() {
     let set = StorageSet::open(growing().0, None).unwrap();
     let ended = set.candidates(&request);
     assert!(matches!(ended, Err(crate::ReadError::Cancelled)));
+}
+
+#[test]
+fn damage_of_a_leaf_that_the_query_does_not_read_is_told_where_slices_may_end_in_it() {
+    let leaves = leaves(&packets(6), 2);
+    let (last, bytes) = &leaves[2];
+    let mut damaged = bytes.bytes.clone();
+    let at = damaged.len() - 20;
+    damaged[at] ^= 0xff;
+    let damaged = Arc::new(Memory {
+        bytes: damaged,
+        ..Memory::default()
+    });
+    let ends_early = Arc::new(Memory {
+        bytes: bytes.bytes.clone(),
+        damaged: std::iter::once(0..u64::MAX).collect(),
+        ..Memory::default()
+    });
+    for last_data in [damaged, ends_early] {
+        let leaves = [
+            leaves[0].clone(),
+            leaves[1].clone(),
+            (last.clone(), last_data),
+        ];
+        // A query whose window rules out the other leaves has the source of the first only.
+        let ask = |query: &str, strict| {
+            let request = Request {
+                query: Some(Query::parse(query).unwrap()),
+                strict,
+                ..Request::default()
+            };
+            let set = set_of(&leaves, &[None, None, None]);
+            let sources = set.sources(&request, &[]).unwrap();
+            count(&sources[..1], &request, Limits::default())
+        };
+        let (found, report) = ask("name == 'main' and dur is null", false).unwrap();
+        assert_eq!(found, 1);
+        let reasons: Vec<_> = report.skipped_reasons().collect();
+        assert_eq!(reasons.len(), 1, "{reasons:?}");
+        assert!(
+            reasons[0].starts_with("durations of slices may be missing: memory"),
+            "{reasons:?}"
+        );
+        let refused = ask("name == 'main' and dur is null", true);
+        assert!(matches!(refused, Err(crate::ReadError::Incomplete { .. })));
+        // Nothing is missing of a result without durations.
+        let (found, report) = ask("name == 'main'", true).unwrap();
+        assert!(found == 1 && report.is_complete(), "{report:?}");
+    }
+}
+
+#[test]
+fn durations_of_all_streams_have_one_limit_of_memory() {
+    let leaves = leaves(&packets(6), 2);
+    // The first event of the first packet.
+    let offsets = [(leaves[0].0.runs[0].start, 1)];
+    let streams = |bytes| {
+        let memory = Arc::new(SliceMemory::new(bytes));
+        [(), ()].map(|()| {
+            let leaves = leaves
+                .iter()
+                .map(|(leaf, data)| (stored(leaf, data, None), None));
+            let stream = StreamSlices::new(leaves.collect(), Arc::clone(&memory));
+            let slices = Arc::new(stream).of_leaf(0);
+            let begins = offsets.iter();
+            let known = begins.filter(|(at, offset)| slices.get(*at, *offset).is_some());
+            let known = known.count();
+            (known, slices.is_cut())
+        })
+    };
+    let [first, second] = streams(1 << 20);
+    assert!(first == second && first.0 > 0 && !first.1, "{first:?}");
+    // There is room for one of them.
+    let [again, without] = streams(200);
+    assert_eq!(again, first);
+    assert_eq!(without, (0, true));
 }

@@ -75,10 +75,12 @@ fn one_by_one(sides: &[Marked]) -> (Vec<(Marked, i64)>, Vec<Marked>) {
 
 fn paired(sides: &[Marked]) -> (Vec<(Marked, i64)>, Vec<Marked>) {
     let mut pairs = Vec::new();
-    let left = pair(sides.to_vec(), |begin, duration| {
+    let is_paired = pair(sides, |begin, duration| {
         pairs.push((*begin, duration));
     });
-    (pairs, left)
+    let left = sides.iter().zip(is_paired);
+    let left = left.filter_map(|(side, is_paired)| (!is_paired).then_some(*side));
+    (pairs, left.collect())
 }
 
 proptest! {
@@ -93,6 +95,21 @@ proptest! {
     ) {
         prop_assert_eq!(paired(&sides), one_by_one(&sides));
     }
+}
+
+#[test]
+fn ends_that_no_begin_answers_take_no_memory() {
+    let mark = |at: u16| Marked {
+        ts: i64::from(at),
+        is_begin: at == 0,
+        track: u8::try_from(at % 251).unwrap(),
+        name: u8::try_from(at % 241).unwrap(),
+        cat: u8::try_from(at / 256).unwrap(),
+    };
+    let sides: Vec<Marked> = (0..60_000).map(mark).collect();
+    let order: Vec<u32> = (0..60_000).collect();
+    let lists = OpenBegins::new(&sides, &order).lists();
+    assert!(lists < 60_000 / 8, "{lists}");
 }
 
 #[test]
