@@ -70,12 +70,24 @@ fn batches(path: &Path, storage: StorageId) -> Vec<(u64, BatchHeader)> {
 
 /// A storage with `count` packets, each in a batch of its own, as a killed server leaves it.
 async fn killed(count: u64) -> (tempfile::TempDir, StorageId, std::path::PathBuf) {
+    killed_after((0..count).map(|at| at..at + 1)).await
+}
+
+/// A storage with the packets of these pushes, each in a batch of its own, as a killed server
+/// leaves it.
+async fn killed_after(
+    pushes: impl Iterator<Item = std::ops::Range<u64>>,
+) -> (tempfile::TempDir, StorageId, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let engine = Engine::open(config(folder.path(), IoChoice::Auto))
         .await
         .unwrap();
     let storage = prepare(&engine, &ARRAY).await;
-    push_all(&engine, storage, "array", 0..count).await;
+    for sequences in pushes {
+        let packets = sequences.map(|sequence| packet(0, sequence)).collect();
+        let outcome = push(&engine, storage, "array", packets).await;
+        assert!(outcome.refused.is_none(), "{:?}", outcome.refused);
+    }
     let data = data_file(&engine, storage).await;
     let copy = copy_of_running(folder.path());
     let data = copy.path().join(data.strip_prefix(folder.path()).unwrap());
@@ -97,19 +109,26 @@ async fn check_change(
 ) {
     let (folder, storage, data) = killed(6).await;
     change(&data, &batches(&data, storage), storage);
-    let engine = Engine::open(config(folder.path(), IoChoice::Auto))
-        .await
-        .unwrap();
+    check_opened((folder.path(), storage, &data), state, count).await;
+}
+
+/// As [`check_change`], of a storage that was changed.
+async fn check_opened(
+    (folder, storage, data): (&Path, StorageId, &Path),
+    state: StorageState,
+    count: u64,
+) {
+    let engine = Engine::open(config(folder, IoChoice::Auto)).await.unwrap();
     let found = engine.storages().status(storage).unwrap();
     assert_eq!(found.state, state, "{:?}", found.failure);
     let expected: Vec<u64> = (0..count).collect();
     assert_eq!(readable(&engine, storage).await, expected);
     if state == StorageState::Open {
         push_all(&engine, storage, "array", count..count + 3).await;
-        let before = std::fs::read(&data).unwrap();
+        let before = std::fs::read(data).unwrap();
         check_packets(&engine, storage, count + 3).await;
         assert_eq!(
-            std::fs::read(&data).unwrap(),
+            std::fs::read(data).unwrap(),
             before,
             "a recovered file is never written again"
         );
@@ -185,6 +204,92 @@ async fn batches_of_an_earlier_use_of_the_blocks_are_not_believed() {
         })
         .await;
     }
+}
+
+/// Whether the batches of an earlier use of the blocks are as they were written there, or as if
+/// written at this place: nothing but the salt and the chain says that they are not of this log.
+#[derive(Debug, Clone, Copy)]
+enum Stale {
+    AsWritten,
+    OfOtherSalt,
+}
+
+/// The blocks of some batches, which an earlier use left with their beginning `shift` blocks behind
+/// the end of the log.
+fn stale_blocks(
+    bytes: &[u8],
+    batches: &[(u64, BatchHeader)],
+    (storage, begin): (StorageId, u64),
+    stale: Stale,
+) -> Vec<u8> {
+    let mut blocks = Vec::new();
+    let (last, before) = *batches.last().unwrap();
+    let head = &bytes[last as usize..][..BATCH_HEADER_BYTES];
+    let mut chain = BatchHeader::checksum_of(head.try_into().unwrap());
+    for (at, (offset, header)) in batches.iter().enumerate() {
+        let batch = &bytes[*offset as usize..][..header.padded_length() as usize];
+        let Stale::OfOtherSalt = stale else {
+            blocks.extend_from_slice(batch);
+            continue;
+        };
+        let number = before.number + 1 + at as u64;
+        let again = BatchHeader {
+            salt: header.salt ^ 1,
+            number,
+            durable_mark: number,
+            chain,
+            ..*header
+        };
+        let location = BatchLocation {
+            storage,
+            file: storage_format::DataFileId(0),
+            offset: begin + blocks.len() as u64,
+        };
+        let head = again.encode(location);
+        chain = BatchHeader::checksum_of(&head);
+        blocks.extend_from_slice(&head);
+        blocks.extend_from_slice(&batch[BATCH_HEADER_BYTES..]);
+    }
+    blocks
+}
+
+/// A log ends anywhere within what an earlier use of its blocks left there: in front of a batch, in
+/// one, and between two. Batches begin at blocks, so these are all alignments.
+#[tokio::test(flavor = "multi_thread")]
+async fn stale_frames_at_every_alignment_of_blocks_are_not_believed() {
+    let pushes = [0..1, 1..7, 7..20, 20..21, 21..36];
+    let (folder, storage, data) = killed_after(pushes.into_iter()).await;
+    let (bytes, all) = (std::fs::read(&data).unwrap(), batches(&data, storage));
+    let stale_of = &all[1..];
+    let (last, header) = *all.last().unwrap();
+    let end = last + header.padded_length();
+    let count: u64 = stale_of.iter().map(|(_, it)| it.padded_length()).sum();
+    let count = i64::try_from(count / BLOCK_BYTES as u64).unwrap();
+    let blocks = |(_, it): &(u64, BatchHeader)| it.padded_length() / BLOCK_BYTES as u64;
+    let of_several = stale_of.iter().filter(|batch| blocks(batch) > 1).count();
+    assert!(of_several > 1, "batches of several blocks: {stale_of:?}");
+    for shift in 1 - count..=3 {
+        let begin = end.checked_add_signed(shift * BLOCK_BYTES as i64).unwrap();
+        for stale in [Stale::AsWritten, Stale::OfOtherSalt] {
+            let blocks = stale_blocks(&bytes, stale_of, (storage, begin), stale);
+            let covered = end.saturating_sub(begin) as usize;
+            let copy = copy_of(folder.path());
+            let data = copy.path().join(data.strip_prefix(folder.path()).unwrap());
+            overwrite(&data, begin.max(end), &blocks[covered..]);
+            println!("{stale:?}, shifted by {shift}");
+            check_opened((copy.path(), storage, &data), StorageState::Open, 36).await;
+        }
+    }
+}
+
+/// A copy of a folder that no server uses.
+fn copy_of(folder: &Path) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    let mut copying = std::process::Command::new("cp");
+    copying.args(["-r", "--sparse=always"]);
+    let status = copying.arg(folder.join(".")).arg(copy.path()).status();
+    assert!(status.unwrap().success());
+    copy
 }
 
 fn small_files(folder: &Path) -> EngineConfig {
