@@ -98,6 +98,30 @@ const SABOTAGES: &[Sabotage] = &[
         name: "skip-chain",
         found_by: FoundBy::Tests(&["--test", "log"], "earlier_use"),
     },
+    Sabotage {
+        name: "copy-last",
+        found_by: FoundBy::Tests(&["--lib"], "fault_tests::copies"),
+    },
+    Sabotage {
+        name: "skip-pause-flush",
+        found_by: FoundBy::Tests(&["--lib"], "a_repair_without_room"),
+    },
+    Sabotage {
+        name: "skip-covered-end",
+        found_by: FoundBy::Tests(&["--test", "log_end"], "missed"),
+    },
+    Sabotage {
+        name: "skip-repair-sync",
+        found_by: FoundBy::Tests(&["--lib"], "power_cut_during_the_repair"),
+    },
+    Sabotage {
+        name: "remove-pinned",
+        found_by: FoundBy::Tests(&["--lib"], "tree::pin"),
+    },
+    Sabotage {
+        name: "trust-seal",
+        found_by: FoundBy::Tests(&["--lib"], "fault_tests::sealing"),
+    },
 ];
 
 /// Flags without a value.
