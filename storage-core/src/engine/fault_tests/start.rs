@@ -133,13 +133,21 @@ async fn a_start_sweeps_files_of_events() {
     let files = world.engine.event_files();
     files.make(world.storage, Kind::Raw, make).await.unwrap();
     world.engine.shutdown().await.unwrap();
-    let left = world.folder_of(&world.engine).join("events/raw.parquet.tmp");
+    let left = world
+        .folder_of(&world.engine)
+        .join("events/raw.parquet.tmp");
     std::fs::write(&left, "left").unwrap();
     let engine = Engine::open(config(world.folder.path())).await.unwrap();
     assert!(!left.exists());
     let files = engine.event_files();
     assert_eq!(files.bytes().await.unwrap(), 6);
-    assert!(files.open(world.storage, Kind::Raw).await.unwrap().is_some());
+    assert!(
+        files
+            .open(world.storage, Kind::Raw)
+            .await
+            .unwrap()
+            .is_some()
+    );
     files.remove(world.storage, Kind::Raw).await.unwrap();
     assert_eq!(files.bytes().await.unwrap(), 0);
     engine.shutdown().await.unwrap();
