@@ -24,8 +24,15 @@ pub fn wall_ns() -> i64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
+    #[cfg(test)]
+    return nanos(now).saturating_add(JUMPED_NS.load(std::sync::atomic::Ordering::Relaxed));
+    #[cfg(not(test))]
     nanos(now)
 }
+
+/// By how much the wall clock of a test is off.
+#[cfg(test)]
+pub(crate) static JUMPED_NS: std::sync::atomic::AtomicI64 = std::sync::atomic::AtomicI64::new(0);
 
 fn nanos(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)

@@ -62,7 +62,7 @@ async fn a_storage_waits_for_an_agent_of_which_the_file_is_damaged() {
     // Its metadata is still there, or was restored.
     std::fs::write(world.agent_path(), intact).unwrap();
     let registered = world.engine.agents().register(spec()).await.unwrap();
-    assert_eq!(registered.streams.len(), super::STREAMS.len());
+    assert_eq!(registered.streams.len(), super::STREAMS.len() + 1);
     assert!(registered.metadata_checksum.is_some());
     storages.finalize(id).await.unwrap();
     let known = world.finalized_agent();
@@ -84,7 +84,7 @@ async fn a_start_without_descriptors_waits_for_its_agents() {
     drop(refused);
     let engine = starting.await.unwrap().unwrap();
     let known = engine.agents().get(&agent()).unwrap();
-    assert_eq!(known.streams.len(), super::STREAMS.len());
+    assert_eq!(known.streams.len(), super::STREAMS.len() + 1);
     engine.shutdown().await.unwrap();
 }
 

@@ -11,15 +11,23 @@ use super::{
 use crate::{Accepted, NewPacket, Push, StorageError};
 
 impl World {
-    /// Pushes packets of stream `one` without waiting.
-    pub(super) fn offer(&self, sequences: std::ops::Range<u64>) -> Result<Accepted, StorageError> {
+    fn offer(&self, sequences: std::ops::Range<u64>) -> Result<Accepted, StorageError> {
+        self.offer_of("one", sequences)
+    }
+
+    /// Pushes packets of a stream without waiting.
+    pub(super) fn offer_of(
+        &self,
+        stream: &str,
+        sequences: std::ops::Range<u64>,
+    ) -> Result<Accepted, StorageError> {
         let packets = sequences.map(|sequence| {
             let position = StreamPosition::new(0, sequence);
-            NewPacket::new(position, payload("one", sequence), Facts::default())
+            NewPacket::new(position, payload(stream, sequence), Facts::default())
         });
         let push = Push {
             agent: agent(),
-            stream: "one".parse().unwrap(),
+            stream: stream.parse().unwrap(),
             packets: packets.collect(),
             permit: self.engine.budget().try_acquire(1).unwrap(),
         };
