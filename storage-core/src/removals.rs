@@ -195,8 +195,8 @@ mod tests {
         assert_eq!(names.count(), 0, "nothing is left");
     }
 
-    /// While a removal in `halted` takes long, thousands of others are ordered at once, and those of
-    /// another folder are done.
+    /// While a removal in `halted` takes long, thousands of others are ordered at once, and those
+    /// of another folder are done.
     async fn others_do_not_wait(halted: &Path) {
         let other = tempfile::tempdir().unwrap();
         let in_time = tokio::time::timeout(Duration::from_secs(10), async {

@@ -3,7 +3,7 @@
 use std::{
     io,
     ops::Range,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
@@ -403,7 +403,8 @@ impl Storage {
         }
         let stored = self.file.read().clone();
         let published =
-            publish_file(&self.folder, (&file, Some(&stored)), io_thread, catalog).await;
+            storage_copy::publish_file(&self.folder, (&file, Some(&stored)), io_thread, catalog)
+                .await;
         let bytes = published.map_err(|error| self.unless_deleted(error))?;
         crate::fault_point!(async "change.published");
         *self.file.write() = file.clone();
@@ -550,60 +551,6 @@ impl Storage {
 
 fn is_missing(error: &StorageError) -> bool {
     matches!(error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
-}
-
-/// Publishes a storage file and stores it in the catalog; returns its bytes. Unless it says that
-/// the storage is finalized, its second copy is written before, if there is one, or else after. If
-/// the storage file cannot be written then, the copy gets the content `before` again, if it can be
-/// written: the change is refused, and must not come back from the copy.
-pub(crate) async fn publish_file(
-    folder: &Path,
-    (file, before): (&StorageFile, Option<&StorageFile>),
-    io_thread: &IoThread,
-    catalog: &Arc<Catalog>,
-) -> Result<bytes::Bytes, StorageError> {
-    let name = FileName::Storage(file.id).to_string();
-    let path = folder.join(&name);
-    let bytes = bytes::Bytes::from(file.encode().map_err(StorageError::damaged(&path))?);
-    if crate::sabotaged!("skip-publish") && path.exists() {
-        return Ok(bytes);
-    }
-    // A creation that fails leaves nothing: the storage file is the first file of a storage. Nor is
-    // there a copy after a finalization that failed: the storage file may say FINALIZED, and no copy
-    // next to it may say otherwise.
-    let is_copied = file.state != StorageState::Finalized;
-    let has_copy = is_copied && storage_copy::is_there(folder, file.id).await?;
-    let is_copied_first = has_copy && !crate::sabotaged!("copy-last");
-    if is_copied_first {
-        storage_copy::write(folder, file.id, &bytes, io_thread).await?;
-        crate::fault_point!(async "change.copied");
-    }
-    let published = io_thread
-        .publish(folder.to_owned(), name, bytes.clone())
-        .await;
-    if let Err(error) = published {
-        if let (true, Some(before)) = (is_copied_first, before) {
-            storage_copy::take_back(folder, before, io_thread).await;
-        }
-        return Err(StorageError::io("write", &path)(error));
-    }
-    if is_copied
-        && !is_copied_first
-        && let Err(error) = storage_copy::write(folder, file.id, &bytes, io_thread).await
-    {
-        tracing::warn!(
-            %error, storage = %file.id,
-            "the second copy of the storage file is not written; the next change or start writes it"
-        );
-    }
-    crate::fault_point!(async "catalog.behind");
-    let (catalog, id) = (Arc::clone(catalog), file.id);
-    let published = bytes.clone();
-    let remember = move || catalog.remember(id, &path, &bytes);
-    tokio::task::spawn_blocking(remember)
-        .await
-        .map_err(|_| StorageError::Stopping)?;
-    Ok(published)
 }
 
 /// Reads index blocks and frames that are not in memory; blocks the thread.

@@ -8,10 +8,11 @@
 //! it is as new, or one change ahead that nobody was told of. So it never lacks an arranged file
 //! whose packets are nowhere else any more. It is removed before the storage file says FINALIZED,
 //! and written *after* each storage file that does: it never says FINALIZED when the storage is
-//! not, and may be one change of labels older after a crash. Where there is no copy, of a new storage
-//! or after a finalization that failed, it is written after the storage file, too (decision 0141).
+//! not, and may be one change of labels older after a crash. Where there is no copy, of a new
+//! storage or after a finalization that failed, it is written after the storage file, too (decision
+//! 0141).
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::Arc};
 
 use storage_format::{
     StorageId,
@@ -22,6 +23,7 @@ use storage_format::{
 
 use crate::{
     StorageError,
+    catalog::Catalog,
     io::{StagedFile, remove_file, rename, sync_folder},
     io_thread::IoThread,
     read::read_small,
@@ -93,6 +95,60 @@ pub(crate) fn refresh_open(folder: &Path, file: &StorageFile) -> Result<(), Stor
     }
 }
 
+/// Publishes a storage file and stores it in the catalog; returns its bytes. Unless it says that
+/// the storage is finalized, its second copy is written before, if there is one, or else after. If
+/// the storage file cannot be written then, the copy gets the content `before` again, if it can be
+/// written: the change is refused, and must not come back from the copy.
+pub(crate) async fn publish_file(
+    folder: &Path,
+    (file, before): (&StorageFile, Option<&StorageFile>),
+    io_thread: &IoThread,
+    catalog: &Arc<Catalog>,
+) -> Result<bytes::Bytes, StorageError> {
+    let name = FileName::Storage(file.id).to_string();
+    let path = folder.join(&name);
+    let bytes = bytes::Bytes::from(file.encode().map_err(StorageError::damaged(&path))?);
+    if crate::sabotaged!("skip-publish") && path.exists() {
+        return Ok(bytes);
+    }
+    // A creation that fails leaves nothing: the storage file is the first file of a storage. Nor is
+    // there a copy after a finalization that failed: the storage file may say FINALIZED, and no
+    // copy next to it may say otherwise.
+    let is_copied = file.state != StorageState::Finalized;
+    let has_copy = is_copied && is_there(folder, file.id).await?;
+    let is_copied_first = has_copy && !crate::sabotaged!("copy-last");
+    if is_copied_first {
+        write(folder, file.id, &bytes, io_thread).await?;
+        crate::fault_point!(async "change.copied");
+    }
+    let published = io_thread
+        .publish(folder.to_owned(), name, bytes.clone())
+        .await;
+    if let Err(error) = published {
+        if let (true, Some(before)) = (is_copied_first, before) {
+            take_back(folder, before, io_thread).await;
+        }
+        return Err(StorageError::io("write", &path)(error));
+    }
+    if is_copied
+        && !is_copied_first
+        && let Err(error) = write(folder, file.id, &bytes, io_thread).await
+    {
+        tracing::warn!(
+            %error, storage = %file.id,
+            "the second copy of the storage file is not written; the next change or start writes it"
+        );
+    }
+    crate::fault_point!(async "catalog.behind");
+    let (catalog, id) = (Arc::clone(catalog), file.id);
+    let published = bytes.clone();
+    let remember = move || catalog.remember(id, &path, &bytes);
+    tokio::task::spawn_blocking(remember)
+        .await
+        .map_err(|_| StorageError::Stopping)?;
+    Ok(published)
+}
+
 /// Writes the copy durably.
 ///
 /// # Errors
@@ -128,8 +184,8 @@ pub(crate) async fn take_back(folder: &Path, before: &StorageFile, io_thread: &I
 /// Whether there is a copy.
 ///
 /// # Errors
-/// When that is not known: written before the storage file, a copy might say otherwise than one that
-/// says FINALIZED; written after it, it might be older than an arranged file.
+/// When that is not known: written before the storage file, a copy might say otherwise than one
+/// that says FINALIZED; written after it, it might be older than an arranged file.
 pub(crate) async fn is_there(folder: &Path, id: StorageId) -> Result<bool, StorageError> {
     let path = folder.join(FileName::StorageCopy(id).to_string());
     let looking = path.clone();

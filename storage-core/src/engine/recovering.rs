@@ -24,7 +24,8 @@ use crate::{
     panic::panic_message,
     recovery::{LostEnd, Recovered, Scan, ScanThreads, in_use, recover},
     state::accepts_packets,
-    storage::{Storage, publish_file},
+    storage::Storage,
+    storage_copy::publish_file,
     traced::on_thread,
     writer::Services,
 };

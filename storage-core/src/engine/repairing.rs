@@ -23,7 +23,8 @@ use crate::{
     read::read_whole,
     recovery::{Recovered, Scan, in_use, recover},
     repair::{Survey, survey, survey_indexed},
-    storage::{Storage, publish_file},
+    storage::Storage,
+    storage_copy::publish_file,
     verify::verify,
     writer::{Services, WriterMessage},
 };

@@ -25,7 +25,8 @@ use crate::{
     removals,
     seal_state::SealState,
     state::may_move,
-    storage::{Storage, StorageStatus, publish_file},
+    storage::{Storage, StorageStatus},
+    storage_copy::publish_file,
     tree::{BlockCache, IndexTree},
     writer::{FinalizeReply, Services, WriterMessage},
 };

@@ -153,8 +153,8 @@ async fn a_publication_that_fails_halfway_loses_nothing() {
     }
 }
 
-/// Folders that are not synced any more from some moment of a finalization on: a copy of the storage
-/// file that was removed is not written again beside one that may say FINALIZED.
+/// Folders that are not synced any more from some moment of a finalization on: a copy of the
+/// storage file that was removed is not written again beside one that may say FINALIZED.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finalization_without_syncs_of_folders_leaves_no_other_copy() {
     for syncs in 0.. {
