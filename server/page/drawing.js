@@ -38,28 +38,34 @@ export function drawDensity({ paint, width, height }, data, { begin, span, every
       y -= h;
     });
   }
-  paint.strokeStyle = theme.line;
-  paint.fillStyle = theme.text;
-  paint.font = "11px system-ui, sans-serif";
-  paint.beginPath();
-  paint.moveTo(0, ground + .5);
-  paint.lineTo(width, ground + .5);
-  const tick = step(span, Math.max(width / 130, 2));
-  const first = floor(begin + BigInt(tick) - 1n, BigInt(tick));
-  for (let at = first; at < begin + BigInt(Math.floor(span)); at += BigInt(tick)) {
-    const x = Math.round(Number(at - begin) * perNano) + .5;
-    paint.moveTo(x, ground);
-    paint.lineTo(x, ground + 4);
-    const text = tick >= 86_400e9 ? time(at, 1e9).slice(0, 10) : timeOfDay(at, tick);
-    if (x + paint.measureText(text).width < width) paint.fillText(text, x + 3, height - 6);
-  }
-  paint.stroke();
+  drawTimes({ paint, width, height }, { begin, span }, { color: theme.text, borderTopColor: theme.line }, { left: 0, ground });
   paint.fillText(`${count(data.most)} events`, 4, 12);
   if (drag) {
     const [from, to] = drag;
     paint.fillStyle = "#8886";
     paint.fillRect(Math.min(from, to) * width, 0, Math.abs(to - from) * width, height);
   }
+}
+
+/** An axis of times at the height `ground`, from `left` to the right edge. */
+export function drawTimes({ paint, width, height }, { begin, span }, style, { left, ground }) {
+  const perNano = (width - left) / span;
+  paint.strokeStyle = style.borderTopColor;
+  paint.fillStyle = style.color;
+  paint.font = "11px system-ui, sans-serif";
+  paint.beginPath();
+  paint.moveTo(left, ground + .5);
+  paint.lineTo(width, ground + .5);
+  const tick = step(span, Math.max((width - left) / 130, 2));
+  const first = floor(begin + BigInt(tick) - 1n, BigInt(tick));
+  for (let at = first; at < begin + BigInt(Math.floor(span)); at += BigInt(tick)) {
+    const x = left + Math.round(Number(at - begin) * perNano) + .5;
+    paint.moveTo(x, ground);
+    paint.lineTo(x, ground + 4);
+    const text = tick >= 86_400e9 ? time(at, 1e9).slice(0, 10) : timeOfDay(at, tick);
+    if (x + paint.measureText(text).width < width) paint.fillText(text, x + 3, height - 6);
+  }
+  paint.stroke();
 }
 
 /** Slices in their lanes; returns where each one is. */

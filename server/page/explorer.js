@@ -14,12 +14,12 @@ const FORMATS = [["ndjson", "NDJSON", "ndjson"], ["csv", "CSV", "csv"], ["arrow"
 
 export class Explorer {
   /** `range` is the first and last time of the events. */
-  constructor(storage, range, signal) {
+  constructor(storage, range, { signal, query }) {
     this.window = { ...range };
     this.span = make("p", { class: "faint mono", "aria-live": "polite" });
     const window = () => ({ from: this.window.begin, to: this.window.end });
     const question = () => ({ query: this.box.text || undefined, ...window() });
-    this.box = new QueryBox(storage.id, { window, signal, run: () => this.changed() });
+    this.box = new QueryBox(storage.id, { window, signal, run: () => this.changed(), text: query });
     this.results = new Results(storage.id, question, signal);
     this.timeline = new Timeline(storage.id, range, {
       question, signal, zoom: part => this.zoom(part), failed: error => this.box.fault(error),

@@ -10,10 +10,12 @@ import { readiness, showServer } from "./server.js";
 import { showStorage } from "./storage.js";
 import { showStorages } from "./storages.js";
 import { View } from "./view.js";
+import { showTrace } from "./waterfall.js";
 
 const VIEWS = [
   [/^#\/$/, showStorages, "Storages"],
-  [/^#\/storage\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/, showStorage, "Storage"],
+  [/^#\/storage\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\?(.*))?$/, showStorage, "Storage"],
+  [/^#\/storage\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/trace\/([0-9a-f]{32})$/, showTrace, "Trace"],
   [/^#\/agents$/, showAgents, "Agents"],
   [/^#\/recordings$/, showRecordings, "Recordings"],
   [/^#\/jobs$/, showJobs, "Jobs"],

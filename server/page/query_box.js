@@ -11,17 +11,17 @@ const VALUES_MAX = 200;
 const TYPING_MS = 150;
 
 export class QueryBox {
-  /** `window` is the part of time whose values are offered; `run` is called with a new expression. */
-  constructor(id, { window, signal, run }) {
+  /** `window` is the part of time whose values are offered; `run` is called with a new expression; `text` is the first one. */
+  constructor(id, { window, signal, run, text = "" }) {
     Object.assign(this, { id, window, signal });
     this.known = new Map();
     this.chosen = -1;
     this.offered = [];
-    this.text = "";
+    this.text = text;
     this.input = make("input", {
       type: "text", class: "mono", spellcheck: "false", autocomplete: "off", "aria-label": "Query", role: "combobox",
       "aria-expanded": "false", "aria-controls": "completions", "aria-autocomplete": "list",
-      placeholder: 'name == "read" and dur > 5ms',
+      value: text, placeholder: 'name == "read" and dur > 5ms',
     });
     this.menu = make("ul", { class: "complete", id: "completions", role: "listbox", "aria-label": "Completions", hidden: true });
     this.error = make("pre", { class: "caret", role: "alert" });

@@ -1,13 +1,15 @@
-// Events as a table that loads what is seen, and groups as bars.
+// Events as a table that loads what is seen, and what else is shown of the events that match.
 
 import { query } from "./api.js";
 import { button, make } from "./dom.js";
+import { Pictures } from "./pictures.js";
+import { Statistics } from "./statistics.js";
 import { count, duration, time } from "./units.js";
+import { TraceFinder, placeOf } from "./waterfall.js";
 
 const ROW = 25;
 const PAGE = 200;
 const PAGES_KEPT = 20;
-const GROUPS_MAX = 100;
 /** Browsers limit the height of an element; a longer table is scrolled by its share. */
 const HEIGHT_MAX = 8_000_000;
 const FIRST = ["ts", "dur", "name", "cat", "pid", "tid"];
@@ -23,21 +25,24 @@ export class Results {
     this.fill = make("div", { class: "fill" });
     this.box = make("div", { class: "rows", tabindex: "0", role: "region", "aria-label": "Matching events" }, this.fill, this.table);
     this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()));
-    this.bars = make("div", {});
-    this.by = make("input", { value: "name", "aria-label": "Group by field", size: 14 });
-    this.by.addEventListener("change", () => this.reset());
+    const changed = () => this.reset();
+    this.statistics = new Statistics(id, { changed });
+    this.pictures = new Pictures(id, { changed });
+    this.traces = new TraceFinder(id);
     const tab = (name, title) => button(title, () => this.choose(name), { "aria-pressed": String(name === "events"), "data-tab": name });
-    this.tabs = make("div", { class: "bar" }, tab("events", "Events"), tab("groups", "Group by"), this.by, tab("histogram", "Durations"));
-    this.node = make("div", {}, this.tabs, this.note, this.box, this.bars);
+    this.tabs = make("div", { class: "bar" }, tab("events", "Events"), tab("groups", "Group by"), tab("values", "Distribution"), tab("io", "I/O"), tab("traces", "Traces"));
+    this.node = make("div", {}, this.tabs, this.statistics.controls, this.note, this.box, this.statistics.node, this.pictures.node, this.traces.node);
     this.choose("events", false);
   }
 
   choose(view, load = true) {
     this.view = view;
     for (const each of this.tabs.querySelectorAll("button")) each.setAttribute("aria-pressed", String(each.dataset.tab === view));
-    this.by.hidden = view !== "groups";
     this.box.hidden = view !== "events";
-    this.bars.hidden = view === "events";
+    this.statistics.choose(view);
+    this.statistics.node.hidden = !["groups", "values"].includes(view);
+    this.pictures.node.hidden = view !== "io";
+    this.traces.node.hidden = view !== "traces";
     if (load) this.reset();
   }
 
@@ -48,7 +53,7 @@ export class Results {
     this.signal = AbortSignal.any([this.viewSignal, this.running.signal]);
     this.pages.clear();
     if (this.view === "events") this.begin();
-    else this.group();
+    else this.other();
   }
 
   /** Says how many rows there are, and what they lack. */
@@ -98,12 +103,18 @@ export class Results {
       const page = Math.floor(at / PAGE);
       if (!this.pages.has(page)) this.load(page);
       const row = this.pages.get(page)?.[at % PAGE];
-      lines.push(make("tr", {}, this.columns.map(name => make("td", { class: isNumber(name) }, row ? text(name, row[name]) : "…"))));
+      lines.push(make("tr", {}, this.columns.map(name => make("td", { class: isNumber(name) }, row ? this.cell(name, row[name]) : "…"))));
     }
     this.table.replaceChildren(
       make("thead", {}, make("tr", {}, this.columns.map(name => make("th", { scope: "col", class: isNumber(name) }, name)))),
       make("tbody", {}, lines));
     this.table.style.transform = `translateY(${this.box.scrollTop}px)`;
+  }
+
+  /** What is shown of a value: the id of a trace leads to its waterfall. */
+  cell(name, value) {
+    if (name !== "args.trace_id" || !/^[0-9a-f]{32}$/.test(value)) return text(name, value);
+    return make("a", { href: placeOf(this.id, value) }, value);
   }
 
   async load(page) {
@@ -127,57 +138,20 @@ export class Results {
     }
   }
 
-  async group() {
+  /** Shows what is no table of events. */
+  async other() {
     const { signal } = this;
-    const fields = this.view === "groups" ? fieldsOf(this.by.value) : ["dur_from"];
-    // One more than is shown tells whether there are more.
-    const question = this.view === "groups"
-      ? { group_by: fields.join(","), limit: GROUPS_MAX + 1 } : { histogram: "dur", order_by: "dur_from" };
+    const part = { groups: this.statistics, values: this.statistics, io: this.pictures, traces: this.traces }[this.view];
     this.say("Loading …");
     try {
-      const { rows, skipped, notes } = await query(this.id, { ...this.question(), ...question }, signal);
-      const isCut = this.view === "groups" && rows.length > GROUPS_MAX;
-      const shown = isCut ? rows.slice(0, GROUPS_MAX) : rows;
-      const number = isCut ? `the ${count(GROUPS_MAX)} largest groups, there are more` : `${count(rows.length)} groups`;
-      this.say([rows.length ? number : "No event matches.", ...notes].join(" · "), skipped);
-      this.drawGroups(shown, fields);
+      const { text: said, skipped } = await part.load(this.view, this.question(), signal);
+      this.say(said, skipped);
     } catch (error) {
       if (signal.aborted) return;
-      this.bars.replaceChildren();
+      part.clear();
       this.fault(error, () => this.reset());
     }
   }
-
-  drawGroups(rows, fields) {
-    const isGroups = this.view === "groups";
-    const most = Math.max(...rows.map(row => Number(row.count)), 1);
-    const cell = (row, field) => isGroups ? String(row[field] ?? row[field.replaceAll("`", "")] ?? "–") : `from ${duration(row[field])}`;
-    const bar = row => {
-      const fill = make("span", { class: "fillbar" });
-      fill.style.width = `${100 * Number(row.count) / most}%`;
-      return fill;
-    };
-    const numbers = isGroups ? [["Sum", "dur_sum"], ["p50", "dur_p50"], ["p99", "dur_p99"], ["Max", "dur_max"]] : [];
-    const head = [
-      ...(isGroups ? fields : ["Duration"]).map(title => make("th", { scope: "col" }, title)),
-      ...["Events", ...numbers.map(([title]) => title)].map(title => make("th", { scope: "col", class: "n" }, title)),
-      make("td", {}),
-    ];
-    this.bars.replaceChildren(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Groups" },
-      make("table", { class: "bars" },
-        make("thead", {}, make("tr", {}, head)),
-        make("tbody", {}, rows.map(row => make("tr", {},
-          fields.map(field => make("td", {}, cell(row, field))), make("td", { class: "n" }, count(row.count)),
-          numbers.map(([, key]) => make("td", { class: "n" }, row.dur_count ? duration(row[key]) : "–")),
-          make("td", { class: "track" }, bar(row))))))));
-  }
-}
-
-/** The fields of a list; names in backquotes may contain commas. */
-export function fieldsOf(text) {
-  const fields = text.match(/(?:`[^`]*`|[^,`])+/g) || [];
-  const names = fields.map(each => each.trim()).filter(Boolean);
-  return names.length ? names : ["name"];
 }
 
 const isNumber = name => name === "ts" || name === "dur" ? "n" : null;

@@ -9,7 +9,7 @@ import { bytes, count, date } from "./units.js";
 
 const LIVE = ["OPEN", "RECORDING", "FINALIZING", "RECOVERING"];
 
-export async function showStorage(view, [id]) {
+export async function showStorage(view, [id, parameters]) {
   let storage = null;
   let status = null;
   const load = async () => {
@@ -18,7 +18,7 @@ export async function showStorage(view, [id]) {
     status = await statusOf(view, id);
   };
   const head = make("div", {});
-  const events = new Events(view);
+  const events = new Events(view, new URLSearchParams(parameters).get("query") ?? "");
   const draw = async () => {
     view.title = nameOf(storage);
     refresh(head, ...headOf(storage, status), storageActions(() => storage, reload));
@@ -59,6 +59,8 @@ function headOf(storage, status) {
     status.damaged_places ? warning("bad", `${count(status.damaged_places)} places are damaged; answers say what they leave out.`) : null,
     status.missing_packets ? warning("warn", `${count(status.missing_packets)} packets are missing since a repair.`) : null,
     status.missing_unknown ? warning("bad", `It is not known which packets are missing since a repair: ${status.missing_unknown}`) : null,
+    status.sealed === "broken" ? warning("bad", "The seal is broken: it cannot be read, or it does not list the files that the storage has, as after an index was rebuilt. ",
+      make("code", {}, `tracehold storage verify ${nameOf(storage)}`), " names the files that it does not prove; restore the storage from a backup or an export to have a whole seal again.") : null,
     facts([
       ["Events", count(storage.events)],
       ["As sent", bytes(storage.bytes)],
@@ -67,16 +69,24 @@ function headOf(storage, status) {
       ["Lost before the agent", count(storage.lost)],
       ["Created (UTC)", date(storage.created)],
       ["Finalized (UTC)", date(storage.finalized)],
+      ...(storage.state === "FINALIZED" && status.sealed ? [["Seal", sealOf(status.sealed)]] : []),
       ...(writing ? [["Writing", `${status.write_status.toLowerCase()}, ${bytes(Math.round(status.bytes_per_second))}/s, ${count(status.queued_packets)} queued`]] : []),
       ...Object.entries(storage.labels).map(([name, values]) => [`Label ${name}`, [].concat(values).join(", ")]),
     ]),
   ];
 }
 
+/** Whether the files are those that were sealed. Their bytes are compared by a verification. */
+function sealOf(state) {
+  const kind = { sealed: "good", broken: "bad" }[state];
+  return make("span", { class: kind ?? "faint" }, state === "none" ? "not sealed" : state);
+}
+
 /** The events of a storage. They stay as they were drawn; what came since is shown on request. */
 class Events {
-  constructor(view) {
-    this.view = view;
+  /** `query` is the expression that is shown first. */
+  constructor(view, query) {
+    Object.assign(this, { view, query });
     this.explorer = null;
     this.drawn = null;
     this.news = make("div", { class: "bar", role: "status" });
@@ -104,7 +114,7 @@ class Events {
     if (range && this.explorer) {
       this.explorer.extend(range);
     } else if (range) {
-      this.explorer = new Explorer(storage, range, this.view.signal);
+      this.explorer = new Explorer(storage, range, { signal: this.view.signal, query: this.query });
       this.place.replaceChildren(this.explorer.node);
     } else {
       this.place.replaceChildren(empty("No events with a time yet. Push a trace: ",

@@ -225,6 +225,75 @@ fn the_page_works_with_a_token_a_share_and_a_proxy() {
     );
 }
 
+/// Spans of a trace: service, id, parent, name, begin and end in ms.
+const SPANS: [(&str, u64, u64, &str, u64, u64); 7] = [
+    ("shop", 1, 0, "POST /buy", 0, 80),
+    ("cart", 2, 1, "load cart", 5, 30),
+    ("db", 3, 2, "SELECT item", 6, 9),
+    ("db", 4, 2, "SELECT item", 6, 12),
+    ("shop", 5, 1, "pay", 32, 75),
+    ("db", 6, 5, "INSERT payment", 60, 70),
+    ("db", 7, 0xdead, "cleanup", 50, 90),
+];
+
+#[test]
+fn the_page_shows_the_spans_of_a_trace() {
+    let (_folder, server, mut api) = Server::fresh();
+    let send = |api: &mut harness::Api, service: &str, spans: &[Value]| {
+        let name = json!({"key": "service.name", "value": {"stringValue": service}});
+        let body = json!({"resourceSpans": [{
+            "resource": {"attributes": [name]}, "scopeSpans": [{"spans": spans}]}]});
+        let sent = harness::spans::send(api, "application/json", body.to_string().as_bytes());
+        assert_eq!(sent.status, 200, "{}", sent.brief());
+    };
+    let span = |trace: u64, id: u64, parent: u64, name: &str, from: u64, to: u64| {
+        let at = |ms: u64| (harness::spans::BEGIN + ms * 1_000_000).to_string();
+        let mut span = json!({
+            "traceId": format!("{trace:032x}"), "spanId": format!("{id:016x}"), "name": name,
+            "kind": 2, "startTimeUnixNano": at(from), "endTimeUnixNano": at(to),
+            "attributes": [{"key": "step", "value": {"intValue": id.to_string()}}],
+            "status": {"code": if name == "pay" { 2 } else { 0 }},
+        });
+        if parent != 0 {
+            span["parentSpanId"] = json!(format!("{parent:016x}"));
+        }
+        span
+    };
+    // They arrive in another order than they began.
+    for (service, id, parent, name, from, to) in SPANS.into_iter().rev() {
+        send(&mut api, service, &[span(0xa1, id, parent, name, from, to)]);
+    }
+    let mut long = Vec::new();
+    for id in 1..=2100 {
+        long.push(span(0xb2, id, id - 1, "step", id, 3000));
+    }
+    send(&mut api, "long", &long);
+    let storages = api.done("GET", "/storages", None);
+    drive(
+        "waterfall.mjs",
+        json!({
+            "server": server.url(), "storage": storages["items"][0]["id"], "spans": SPANS.len(),
+            "trace": format!("{:032x}", 0xa1), "long": format!("{:032x}", 0xb2),
+        }),
+    );
+}
+
+#[test]
+fn the_page_has_pictures_of_io() {
+    let (_folder, server, first) = with_trace("");
+    let rocks = server.api().create_storage("rocks");
+    for trace in ["io_small.trace", "bc_small.trace"] {
+        push(&server, "rocks", &data().join(trace), "1048576");
+    }
+    let done = server.api().create_storage("final");
+    push(&server, "final", &data().join("io_small.trace"), "1048576");
+    server.api().finalize(&done);
+    drive(
+        "pictures.mjs",
+        json!({ "server": server.url(), "first": first, "rocks": rocks, "final": done }),
+    );
+}
+
 #[test]
 fn the_perfetto_ui_has_the_events_of_a_selection() {
     let Some(ui) = perfetto_ui() else {

@@ -42,22 +42,28 @@ static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
         "dom.js" SCRIPT;
         "drawing.js" SCRIPT;
         "explorer.js" SCRIPT;
+        "grid.js" SCRIPT;
         "intervals.js" SCRIPT;
         "jobs.js" SCRIPT;
         "json.js" SCRIPT;
         "main.js" SCRIPT;
         "perfetto.js" SCRIPT;
+        "pictures.js" SCRIPT;
+        "plots.js" SCRIPT;
         "query_box.js" SCRIPT;
         "recordings.js" SCRIPT;
         "refresh.js" SCRIPT;
         "results.js" SCRIPT;
         "server.js" SCRIPT;
+        "spans.js" SCRIPT;
+        "statistics.js" SCRIPT;
         "storage.js" SCRIPT;
         "storage_actions.js" SCRIPT;
         "storages.js" SCRIPT;
         "timeline.js" SCRIPT;
         "units.js" SCRIPT;
         "view.js" SCRIPT;
+        "waterfall.js" SCRIPT;
     })
 });
 

@@ -8,7 +8,10 @@ const { parse, write } = await load("json");
 const { bytes, count, duration, step, time } = await load("units");
 const { lanesOf, stack } = await load("intervals");
 const { spelled, typedIn } = await load("completion");
-const { fieldsOf } = await load("results");
+const { fieldsOf, powersOf } = await load("statistics");
+const { SPANS_MAX, linesOf, traceIdOf } = await load("spans");
+const { gridOf, missesOf, seriesOf } = await load("grid");
+const { Rates, dropsOf } = await load("agents");
 const { path } = await load("api");
 const { Messages } = await load("changes");
 
@@ -96,6 +99,69 @@ check(([value, operator]) => spelled(value, operator), [
   [[true, "=="], "true"], [[null, "=="], null], [["a.b", "~"], '"a\\.b"'], [[`"it's"`, "~"], `"\\"it's\\""`], [[5, "~"], '"5"'],
 ]);
 check(fieldsOf, [["name", ["name"]], ["name, pid", ["name", "pid"]], ["`a,b`,c", ["`a,b`", "c"]], [" , ", ["name"]]]);
+
+// Empty buckets between others are there, and those that nothing is in are not.
+check(powersOf, [
+  [[], []], [[{ dur_from: 8, count: 2 }, { dur_from: 0, count: 1 }, { dur_from: 2, count: 3 }, { dur_from: null, count: 9 }],
+    [{ from: 0, count: 1 }, { from: 2, count: 3 }, { from: 4, count: 0 }, { from: 8, count: 2 }]],
+]);
+
+check(traceIdOf, [
+  [" 0AF7651916CD43DD8448EB211C80319C ", "0af7651916cd43dd8448eb211c80319c"], ["0af76519-16cd-43dd-8448-eb211c80319c", "0af7651916cd43dd8448eb211c80319c"],
+  ["0".repeat(32), null], ["0af7", null], ['" or true', null],
+]);
+
+// Spans are below their parents, whatever order and ids they come with; a chain of parents may be a circle.
+{
+  const span = (id, parent, ts, dur = 5, more = {}) => ({ "args.span_id": id, "args.parent_span_id": parent, ts, dur, name: id, ...more });
+  const shape = rows => linesOf(rows).lines.map(({ span, depth }) => `${"-".repeat(depth)}${span.row ? span.name : `(${span.id})`}`).join(" ");
+  const rows = [span("c", "b", 3), span("z", "a", 9), span("b", "a", 2), span("d", "a", 2), span("a", null, 1, 20), span("o", "gone", 4), span("p", "gone", 5, 40), { name: "without a time" }];
+  assert.equal(shape(rows), "a -b --c -d -z (gone) -o -p");
+  assert.equal(shape(rows.toReversed()), "a -b --c -d -z (gone) -o -p");
+  const found = linesOf([...rows, span("e", "a", 7, 1, { "args.status": "error" })]);
+  assert.deepEqual([found.begin, found.end, found.spans, found.errors, found.absent], [1n, 45n, 8, 1, 1]);
+  assert.equal(shape([span("x", "y", 1), span("y", "x", 2), span("below", "y", 3)]), "x y -below");
+  assert.equal(shape([span("self", "self", 1)]), "self");
+  assert.equal(shape([span("same", null, 1), span("same", null, 2), span("below", "same", 3)]), "same -below same");
+  assert.deepEqual(linesOf([]), { lines: [], begin: 0n, end: 0n, spans: 0, errors: 0, absent: 0 });
+  const deep = Array.from({ length: SPANS_MAX }, (_, at) => span(`s${at}`, at ? `s${at - 1}` : null, at));
+  assert.equal(linesOf(deep).lines.length, SPANS_MAX);
+  assert.equal(Math.max(...linesOf(deep).lines.map(line => line.depth)), 60);
+  const long = linesOf([span("a", null, 9_007_199_254_740_993n, 1)]);
+  assert.deepEqual([long.begin, long.end], [9_007_199_254_740_993n, 9_007_199_254_740_994n]);
+}
+
+// Pictures over time: gaps stay gaps, nothing is counted twice.
+{
+  const scale = { begin: 1005n, every: 10 };
+  const grid = gridOf([{ ts: 1000, dur_from: 4, count: 2 }, { ts: 1030, dur_from: 32, count: 5 }, { ts: null, dur_from: 4, count: 9 }, { ts: 1010, dur_from: null, count: 9 }],
+    row => row.dur_from, low => 2 * low, scale);
+  assert.deepEqual(grid.lows, [4, 8, 16, 32]);
+  assert.deepEqual(grid.cells.map(({ column, row, count }) => [column, row, count]), [[0, 0, 2], [3, 3, 5]]);
+  assert.deepEqual([grid.most, grid.total], [5, 7]);
+  assert.deepEqual(gridOf([], row => row.dur_from, low => 2 * low, scale), { cells: [], lows: [], most: 0, total: 0 });
+  const { lines, most, least } = seriesOf([{ ts: 1020, v: 3 }, { ts: 1000, v: 1 }, { ts: 1010, v: 2 }, { ts: 1040, v: 9 }, { ts: 1050, v: null }], ["v"], row => row.v, scale);
+  assert.deepEqual(lines[0].pieces.map(piece => piece.map(point => point.value)), [[1, 2, 3], [9]]);
+  assert.deepEqual([least, most], [1, 9]);
+  assert.deepEqual(missesOf([{ ts: 1, is_cache_hit: true, count: 3 }, { ts: 1, is_cache_hit: false, count: 1 }, { ts: 1, is_cache_hit: null, count: 7 }, { ts: 2, is_cache_hit: true, count: 1 }]),
+    [{ ts: 1, lookups: 4, misses: 1, ratio: 0.25 }, { ts: 2, lookups: 1, misses: 0, ratio: 0 }]);
+}
+
+// A rate needs two times; drops of a stream are those of all storages.
+{
+  const rates = new Rates();
+  rates.add([{ id: "a", stored_bytes: 1000 }, { id: "b", stored_bytes: null }], 0);
+  assert.equal(rates.of("a"), null);
+  rates.add([{ id: "a", stored_bytes: 6000 }, { id: "b", stored_bytes: 7 }], 10_000);
+  assert.deepEqual([rates.of("a"), rates.of("b"), rates.of("c")], [500, null, null]);
+  rates.add([{ id: "a", stored_bytes: 6000 }], 35_000);
+  assert.equal(rates.of("a"), 0);
+  rates.add([{ id: "a", stored_bytes: 0 }], 36_000);
+  assert.equal(rates.of("a"), 0);
+  const drop = (agent, stream, packets) => ({ agent, stream, packets, bytes: 10 * packets });
+  const drops = dropsOf([{ status: { dropped: [drop("a", "s", 1), drop("a", "t", 2)] } }, { status: { dropped: [drop("a", "s", 4)] } }, { status: {} }]);
+  assert.deepEqual([...drops], [["a s", { packets: 5, bytes: 50 }], ["a t", { packets: 2, bytes: 20 }]]);
+}
 
 // No value of a path adds a step to it.
 check(id => path`/storages/${id}/status`, [["a/b", "/storages/a%2Fb/status"], ["é?#", "/storages/%C3%A9%3F%23/status"], ["...", "/storages/.../status"]]);

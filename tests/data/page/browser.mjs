@@ -92,6 +92,22 @@ export async function opened(page, title) {
   return (await target).page();
 }
 
+/** Fails if axe has a finding, or something is wider than the screen. `ready` waits until the page is drawn again. */
+export async function audit(page, title, ready) {
+  await page.screenshot({ path: `${pictures}/${title}.png`, fullPage: true });
+  const session = await page.createCDPSession();
+  await session.send("Page.setBypassCSP", { enabled: true });
+  await page.reload();
+  await ready(page);
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  assert.deepEqual(violations.map(each => `${title}: ${each.id}: ${each.nodes.map(node => node.html).join(" ")}`), []);
+  const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(overflow <= 0, `${title} is ${overflow} pixels too wide`);
+}
+
+export const LOOKS = [["light", {}], ["dark", { scheme: "dark" }], ["360", { width: 360 }]];
+
 export const seconds = number => new Promise(resolve => setTimeout(resolve, number * 1000));
 
 /** Ends the test, which failed if a page complained. */

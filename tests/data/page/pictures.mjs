@@ -1,0 +1,139 @@
+// Pictures of I/O, the distribution of a field, agents with rates, and the seal of a storage.
+
+import assert from "node:assert/strict";
+import { LOOKS, audit, counted, end, given, intercept, open, pictures, shows, text, until } from "./browser.mjs";
+
+const { first, rocks } = given;
+
+/** Opens a part of the events of a storage. */
+async function part(id, tab, words, look = {}) {
+  const page = await open(`#/storage/${id}`, look);
+  await again(page, tab, words);
+  return page;
+}
+
+async function again(page, tab, words) {
+  await counted(page);
+  await page.$eval(`[data-tab="${tab}"]`, node => node.click());
+  await shows(page, words);
+}
+
+/** The colours of the picture that are no grey. */
+const colours = page => page.$$eval(".timeline canvas", all => {
+  const canvas = all.at(-1);
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const seen = new Set();
+  for (let at = 0; at < data.length; at += 4) if (Math.max(...data.slice(at, at + 3)) - Math.min(...data.slice(at, at + 3)) > 30) seen.add(`${data.slice(at, at + 3)}`);
+  return seen.size;
+});
+
+/** The rows of the table below the picture. */
+async function rowsOf(page) {
+  await page.evaluate(() => [...document.querySelectorAll("summary")].find(each => each.textContent === "As a table").click());
+  await until(page, () => document.querySelector("details[open] tbody tr"));
+  return page.$$eval("details[open] tbody tr", rows => rows.map(row => [...row.cells].map(cell => cell.textContent)));
+}
+
+// In every look: no finding of axe, nothing wider than the screen.
+for (const [name, look] of LOOKS) {
+  for (const [id, tab, words] of [[first, "io", "logarithmic"], [first, "values", "events have dur"], [first, "traces", "No span without a parent"]]) {
+    const page = await part(id, tab, words, look);
+    await audit(page, `${tab}-${name}`, page => again(page, tab, words));
+    await page.close();
+  }
+}
+
+// A picture of its own, for the documents.
+{
+  const page = await part(first, "io", "logarithmic");
+  const picture = await page.evaluateHandle(() => document.querySelector('[aria-label="Picture"]').parentNode.parentNode);
+  await picture.screenshot({ path: `${pictures}/heat-map.png` });
+  await page.close();
+}
+
+// Each picture has colours, a legend and a table; the numbers of the table add up to the events.
+{
+  const page = await part(rocks, "io", "logarithmic");
+  assert.ok(await colours(page) > 1);
+  const latencies = await rowsOf(page);
+  assert.equal(latencies[0].length, 3);
+  const pick = async (kind, ready) => {
+    await page.select('[aria-label="Picture"]', kind);
+    await until(page, ready);
+    return rowsOf(page);
+  };
+  const offsets = await pick("offset", () => document.querySelector('canvas[aria-label^="Offset"]'));
+  assert.ok(offsets.length > 10 && await colours(page) > 1);
+  const quantiles = await pick("quantiles", () => document.querySelector(".line-3"));
+  assert.deepEqual(quantiles[0].length, 6);
+  const misses = await pick("misses", () => document.querySelectorAll(".timeline ~ .legend .line-0").length === 1 && !document.querySelector(".line-1"));
+  const sum = at => misses.reduce((sum, row) => sum + Number(row[at].replaceAll(",", "")), 0);
+  assert.deepEqual([sum(1), sum(2)], [1180, 352]);
+  await page.type(".query input", "kind == 'rocksdb-io'");
+  await page.keyboard.press("Enter");
+  await shows(page, "I/O is in traces of DFTracer");
+  await page.close();
+}
+
+// The distribution of a chosen field, with its quantiles; groups by the sum of another one.
+{
+  const page = await part(first, "values", "events have dur");
+  const choose = (label, value) => page.$eval(`[aria-label="${label}"]`, (node, value) => {
+    node.value = value;
+    node.dispatchEvent(new Event("change"));
+  }, value);
+  await choose("Numbers of field", "ret");
+  await shows(page, "8,006 events have ret");
+  assert.match(await text(page, ".bars thead"), /^retEvents/);
+  const total = await page.$$eval(".bars tbody td.n", all => all.reduce((sum, cell) => sum + Number(cell.textContent.replaceAll(",", "")), 0));
+  assert.equal(total, 8006);
+  assert.ok((await page.$$eval("#numeric-fields option", all => all.map(each => each.value))).includes("args.ret"));
+  await choose("Numbers of field", "nosuch");
+  await shows(page, "No event that matches has a number in nosuch.");
+  await choose("Numbers of field", "ret");
+  await page.$eval('[data-tab="groups"]', node => node.click());
+  await choose("Bars show", "sum");
+  await until(page, () => document.querySelector(".bars tbody td")?.textContent === "lseek64" || document.querySelector(".bars tbody td")?.textContent === "read");
+  const sums = await page.$$eval(".bars tbody tr", rows => rows.map(row => Number(row.cells[2].textContent.replaceAll(",", "").replace("–", "0"))));
+  assert.deepEqual(sums, sums.toSorted((one, other) => other - one));
+  await page.close();
+}
+
+// Agents say what they store, and storages that are written how fast.
+{
+  const page = await open("#/agents");
+  await shows(page, "Storages that are written");
+  const [row] = await page.$$eval("main table", ([agents]) => [...agents.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.textContent)));
+  assert.match(row[2], /^[\d.]+ KiB$/);
+  assert.equal(row[3], "none");
+  // A second answer makes a rate.
+  await until(page, () => /\d B\/s|KiB\/s/.test(document.querySelector("main table tbody tr").cells[4].textContent));
+  await page.close();
+}
+{
+  const page = await open("#/");
+  const agent = { id: "a", name: "a", host: "h", streams: [{ id: "s", kind: "dft", codec: "none" }], has_metadata: false, stored_bytes: 950, quota_bytes_max: 1000 };
+  await intercept(page, "/api/v1/", request => {
+    const { pathname } = new URL(request.url());
+    // Two storages are open, and both dropped some.
+    const body = pathname.endsWith("/agents") ? { items: [agent], next: null }
+      : pathname.endsWith("/status") ? { write_status: "BAD", packets_per_second: 2.5, bytes_per_second: 2048, dropped_packets: 7, lost: 3, failed_packets: 0, queued_packets: 1, dropped: [{ agent: "a", stream: "s", packets: 7, bytes: 70 }] } : null;
+    return body && { status: 200, contentType: "application/json", body: JSON.stringify(body) };
+  });
+  await page.evaluate(() => { location.hash = "#/agents"; });
+  await shows(page, "14 packets, 140 B");
+  assert.match(await text(page, "main"), /1000 B, 95 % used.*2\.52\.00 KiB\/s1703/s);
+  await page.close();
+}
+
+// A storage says whether its seal is whole, and what to do if it is not.
+for (const [state, words] of [["none", "not sealed"], ["sealed", "sealed"], ["broken", "The seal is broken: it cannot be read"]]) {
+  const page = await open("#/");
+  await intercept(page, `/api/v1/storages/${given.final}/status`, () => ({ status: 200, contentType: "application/json", body: JSON.stringify({ sealed: state }) }));
+  await page.evaluate(id => { location.hash = `#/storage/${id}`; }, given.final);
+  await until(page, words => [...document.querySelectorAll("main dd, main p")].some(each => each.textContent.startsWith(words)), words);
+  if (state === "broken") assert.match(await text(page, "main p.bad"), /tracehold storage verify .*backup/s);
+  await page.close();
+}
+
+await end();
