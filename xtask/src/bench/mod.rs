@@ -19,6 +19,7 @@ mod mount;
 mod otlp;
 mod overload;
 mod packet_files;
+mod page;
 mod paired;
 mod parquet;
 mod range;
@@ -94,6 +95,11 @@ const BENCHES: &[Bench] = &[
         name: "packet-files",
         about: "CPU time and memory of indexing RocksDB, CTF and I/O traces, against reading them",
         run: packet_files::run_bench,
+    },
+    Bench {
+        name: "page",
+        about: "the page of a storage with 10 million events: first picture, and a zoom",
+        run: page::run_bench,
     },
     Bench {
         name: "parquet",
