@@ -31,7 +31,7 @@ export async function showTrace(view, [id, trace]) {
   const head = [make("h1", {}, "Trace ", make("span", { class: "mono" }, trace)),
     make("p", {}, "in ", make("a", { href: `#/storage/${id}` }, title), " · ", back)];
   if (!found.spans) {
-    view.show(...head, empty("No span of this trace is in the storage. Spans that recordings derive are left out."));
+    view.show(...head, empty("No span of this trace is in the storage. Spans that recordings derive are omitted."));
     return;
   }
   const says = [

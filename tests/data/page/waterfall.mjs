@@ -86,7 +86,7 @@ await page.close();
   await page.close();
 }
 
-// Of a trace with more spans than are drawn it is said how many are left out; one that is not there is said so.
+// Of a trace with more spans than are drawn it is said how many are omitted; one that is not there is said so.
 {
   const page = await open(`#/storage/${storage}/trace/${long}`);
   await shows(page, "only the first 2,000 of 2,100 spans are drawn");
