@@ -5,6 +5,7 @@
 //! `TRACEHOLD_RANDOM_QUERIES` is the number of queries for each kind.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use harness::spans::send;
@@ -117,6 +118,25 @@ fn results_of_rocksdb_operations_are_those_of_an_independent_evaluator() {
 #[test]
 fn results_of_chrome_are_those_of_an_independent_evaluator() {
     check_trace(&small_traces()[4], 5);
+    check_compressed(&small_traces()[4], 12);
+}
+
+/// Compares on compressed copies of a file, which have its name, because that is the stream.
+fn check_compressed(path: &Path, seed: u64) {
+    let queries = queries(&[path.to_str().unwrap()], seed);
+    let text = fs::read(path).unwrap();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&text).unwrap();
+    for bytes in [
+        gzip.finish().unwrap(),
+        zstd::encode_all(text.as_slice(), 1).unwrap(),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join(path.file_name().unwrap());
+        fs::write(&copy, &bytes).unwrap();
+        let copy = copy.to_str().unwrap();
+        check(&queries, &[copy], &format!("{copy}, compressed"));
+    }
 }
 
 /// A Chrome trace of nested slices of three threads and of overlapping requests, each of them two
@@ -168,6 +188,7 @@ fn results_of_slices_over_many_packets_are_those_of_an_independent_evaluator() {
     let path = folder.path().join("slices.json");
     fs::write(&path, slices(&mut Random::new(7))).unwrap();
     check_trace(&path, 7);
+    check_compressed(&path, 11);
 }
 
 #[test]
@@ -253,6 +274,7 @@ fn results_of_files_of_spans_are_those_of_an_independent_evaluator() {
     });
     fs::write(&path, requests.collect::<String>()).unwrap();
     check_trace(&path, 8);
+    check_compressed(&path, 13);
 }
 
 #[test]
