@@ -241,7 +241,7 @@ pub struct Counters {
     pub decoded: Decoded,
     /// Events whose duration was requested and is unknown, because no end is known.
     pub unpaired: u64,
-    /// Whether their end may be known, but too many begins and ends have no partner in their packet.
+    /// Whether ends may be known: too many begins and ends have no partner in their packet.
     pub is_pairing_cut: bool,
     /// What could not be read of what slices may end in.
     pub slice_faults: Vec<String>,

@@ -144,7 +144,7 @@ impl StreamSlices {
                 None => from = 0,
             }
             // A leaf that cannot be read may be one that the window of the query rules out, so who
-            // asks for durations is told of it.
+            // asks for durations gets a report of it.
             if let Err(error) = self.read(number, stored, from, &mut unpaired) {
                 self.add_faults([error.to_string()]);
                 break;

@@ -1,8 +1,8 @@
 //! Lanes of one thread: each is a track whose slices are nested or follow each other.
 //!
-//! A slice is on the first lane where it fits. Thousands of slices may be open at once, so lanes are
-//! not searched one by one: a tree has for each range of lanes the latest end that fits in one of
-//! them.
+//! A slice is on the first lane where it fits. Thousands of slices may be open at once, so a tree
+//! has for each range of lanes the latest end that fits in one of them, and lanes are not searched
+//! one by one.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
