@@ -110,8 +110,8 @@ impl<R: Read> PacketReader<R> {
         }
     }
 
-    /// What was read but not returned, after an error: the bytes up to the end of the last event
-    /// that is complete. Everybody who reads a trace reads them, so all of them see the same events.
+    /// What was read but not returned, after an error: all bytes until the end of the last event
+    /// that is complete. Everybody who reads a trace reads them, so all see the same events.
     pub fn rest(&mut self) -> Packet {
         let mut bytes = std::mem::take(&mut self.buffer);
         let end = self.cuts.last.max(self.events_end);
