@@ -249,14 +249,10 @@ fn a_demo_that_is_interrupted_at_once_leaves_nothing() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     let server = std::fs::read_to_string(&started).unwrap();
-    let interrupt = ["-INT", &demo.id().to_string()];
-    assert!(
-        Command::new("kill")
-            .args(interrupt)
-            .status()
-            .unwrap()
-            .success()
-    );
+    let interrupted = Command::new("kill")
+        .args(["-INT", &demo.id().to_string()])
+        .status();
+    assert!(interrupted.unwrap().success());
     assert!(demo.wait().unwrap().success());
     assert!(!std::path::Path::new("/proc").join(server.trim()).exists());
     assert!(is_empty(place.path()));
