@@ -139,14 +139,13 @@ impl Plan<'_> {
             }
             Some(evidence) => {
                 let pruned = self.prune(evidence, filters, source.reads_records())?;
-                let (left, slowest, summarized) = pruned;
-                if self.needs_durations() && !summarized.is_empty() {
-                    let (unpaired, is_cut) = source.unpaired(&summarized);
+                if self.needs_durations() && !pruned.summarized.is_empty() {
+                    let (unpaired, is_cut) = source.unpaired(&pruned.summarized);
                     self.report.counters.unpaired += unpaired;
                     self.report.counters.is_pairing_cut |= is_cut;
                 }
-                let mut tasks = source.tasks(Some(&left));
-                tasks.extend(slowest);
+                let mut tasks = source.tasks(Some(&pruned.left));
+                tasks.extend(pruned.slowest);
                 tasks.sort_by_key(|task| task.chunks.first().copied());
                 tasks
             }
@@ -170,14 +169,13 @@ impl Plan<'_> {
         }
     }
 
-    /// The chunks that must be read, and those that summaries answer for. With `with_records`, also
-    /// tasks for chunks of which the index contains all records that can match.
+    /// What is left to read. With `with_records`, records in the index are used, too.
     fn prune(
         &mut self,
         mut evidence: Evidence,
         filters: Filters<'_>,
         with_records: bool,
-    ) -> Result<(Vec<usize>, Vec<Task>, Vec<usize>), ReadError> {
+    ) -> Result<Pruned, ReadError> {
         // A filter that passes everything needs no evidence.
         let all = Filter::And(Vec::new());
         let pruner = Pruner::new(filters.prune.unwrap_or(&all));
@@ -197,7 +195,10 @@ impl Plan<'_> {
                 let chunks = evidence.index().chunks().len();
                 self.report.chunks += chunks;
                 self.report.read += chunks;
-                return Ok(((0..chunks).collect(), Vec::new(), Vec::new()));
+                return Ok(Pruned {
+                    left: (0..chunks).collect(),
+                    ..Pruned::default()
+                });
             }
             Err(error) => return Err(error),
         };
@@ -205,25 +206,25 @@ impl Plan<'_> {
         for (sum, ruled_out) in self.report.ruled_out.iter_mut().zip(pruning.ruled_out) {
             *sum += ruled_out;
         }
-        let (mut left, mut slowest, mut summarized) = (Vec::new(), Vec::new(), Vec::new());
+        let mut pruned = Pruned::default();
         for chunk in pruning.candidates {
             filters.request.cancel.check()?;
             let index = evidence.index();
             let pruners = (&pruner, at_any_time.as_ref());
             let answered = self.answer(filters.source, pruners, index, chunk)?;
             if answered {
-                summarized.push(chunk);
+                pruned.summarized.push(chunk);
             } else if let Some(records) = pruner.slowest(index, chunk).filter(|_| with_records) {
-                slowest.push(slowest_task(index, chunk, records));
+                pruned.slowest.push(slowest_task(index, chunk, records));
             } else {
-                left.push(chunk);
+                pruned.left.push(chunk);
             }
         }
-        self.report.summarized += summarized.len();
-        self.report.slowest += slowest.len();
-        self.report.read += left.len();
+        self.report.summarized += pruned.summarized.len();
+        self.report.slowest += pruned.slowest.len();
+        self.report.read += pruned.left.len();
         self.report.index_bytes += evidence.fetched_bytes();
-        Ok((left, slowest, summarized))
+        Ok(pruned)
     }
 
     /// Whether the summary of a chunk answers for it; then the answer is added. Estimates need what
@@ -274,6 +275,17 @@ fn load(
         evidence.load_slowest(pruner, &pruning)?;
     }
     Ok(pruning)
+}
+
+/// The chunks of an indexed source, by what answers for them.
+#[derive(Default)]
+struct Pruned {
+    /// Those that must be read.
+    left: Vec<usize>,
+    /// Tasks for those of which the index contains all records that can match.
+    slowest: Vec<Task>,
+    /// Those that summaries answer for.
+    summarized: Vec<usize>,
 }
 
 /// A task that reads records stored in the index.

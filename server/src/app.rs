@@ -163,11 +163,7 @@ async fn serve_until_stopped(
     warn_of_exposure(address, is_closed, tls.is_some());
     let background = Background::start(&app, stage_seen.clone());
     resume_finalizations(&app);
-    let certificates = tls.clone().map(|tls| {
-        let certificates = tokio::spawn(keep_current(tls));
-        app.background.watch("certificates", &certificates);
-        certificates
-    });
+    let certificates = tls.clone().map(|tls| watch_certificates(&app, tls));
     ready(addresses);
     let informing = say_ready(&app, address, &stage_seen);
     let doors = ports.doors(&gate, &otlp_gate);
@@ -192,6 +188,12 @@ async fn serve_until_stopped(
     }
     tracing::info!("the server has shut down");
     Ok(())
+}
+
+fn watch_certificates(app: &AppState, tls: Arc<Tls>) -> JoinHandle<()> {
+    let certificates = tokio::spawn(keep_current(tls));
+    app.background.watch("certificates", &certificates);
+    certificates
 }
 
 async fn resume_io_trace(app: &AppState, early: Option<EarlyTrace>) {

@@ -98,8 +98,8 @@ pub fn verify_archive(path: &Path, trust: &Trust) -> Result<SealReport, ClientEr
     Ok(report)
 }
 
-/// The longest seal of these files, in an archive of `length` bytes: one that says that it is longer
-/// is none, and is not decompressed any further.
+/// The longest seal of these files, in an archive of `length` bytes: one that says that it is
+/// longer is none, and is not decompressed any further.
 fn seal_bytes_max(entries: &[Entry], length: u64) -> u64 {
     let (mut names, mut raw) = (0_u64, 0_u64);
     for entry in entries {

@@ -44,8 +44,8 @@ impl Queue {
     }
 
     /// Waits with others for a file. The first one brings the work, which runs as a task of `jobs`
-    /// once it has its turn; then it ends without those who wait. One that nobody waits for any more
-    /// before it has its turn leaves the queue, as all do when the server stops.
+    /// once it has its turn; then it ends without those who wait. One that nobody waits for any
+    /// more before it has its turn leaves the queue, as all do when the server stops.
     ///
     /// # Errors
     /// When too many files are waited for.
