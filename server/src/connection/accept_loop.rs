@@ -32,6 +32,10 @@ use crate::tls::Tls;
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
+/// How long a client of the reserve may take to send the head of a request: its places are for those
+/// that ask for health, not for those that begin a head and stop.
+const RESERVE_HEAD: Duration = Duration::from_secs(1);
+
 /// Pause before the next search for an idle connection when no further one can be opened.
 const FULL_PAUSE: Duration = Duration::from_millis(20);
 /// The shortage of connections is logged at most this often.
@@ -313,12 +317,22 @@ async fn connection(
     let files = Arc::new(SendQueue::default());
     // The kernel sends file bytes as they are.
     let queue = (!transport.is_encrypted()).then(|| Arc::clone(&files));
-    let (watched, limits) = (Arc::clone(&flag), doorway.limits);
+    let (watched, mut limits) = (Arc::clone(&flag), doorway.limits);
+    if flaw == Some(Flaw::NoConnection) {
+        limits.head = limits.head.min(RESERVE_HEAD);
+    }
     let mut stream = GuardedStream::new(transport, watched, files, limits, Arc::clone(&activity));
     let spoken = tokio::select! {
         spoken = stream.spoken() => spoken,
-        // No request was received, so there is no response to wait for.
-        () = to_be_closed(&mut stage, &activity) => return,
+        () = to_be_closed(&mut stage, &activity) => {
+            // Without a request there is no response to wait for.
+            if !stream.has_unread() {
+                return;
+            }
+            // A client that asks for health while thousands of others connect gets its answer.
+            activity.request_close();
+            stream.spoken().await
+        }
     };
     let closing = to_be_closed(&mut stage, &activity);
     match spoken {
@@ -384,12 +398,17 @@ async fn serve_http1(
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
         () = closing => {
-            if requests.load(Ordering::Relaxed) == 0 {
-                // No request was received, so there is no response to wait for.
-                return;
+            // What was received may not have been looked at.
+            let looked = poll_fn(|cx| Poll::Ready(connection.as_mut().poll(cx))).await;
+            match looked {
+                Poll::Ready(outcome) => outcome,
+                // Without a request there is no response to wait for.
+                Poll::Pending if requests.load(Ordering::Relaxed) == 0 => return,
+                Poll::Pending => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
             }
-            connection.as_mut().graceful_shutdown();
-            connection.await
         }
     };
     if let Err(error) = outcome {

@@ -173,6 +173,11 @@ impl GuardedStream {
         }
     }
 
+    /// Whether the client has sent bytes that nobody has looked at.
+    pub(super) fn has_unread(&self) -> bool {
+        !self.first.is_empty() || self.inner.has_unread()
+    }
+
     /// What the client speaks: reads its first bytes, as many as show whether they are the preface
     /// of HTTP/2.
     pub(super) async fn spoken(&mut self) -> io::Result<Spoken> {

@@ -347,6 +347,29 @@ async fn without_a_connection_only_health_is_served() {
     assert!(answer.ends_with("rested"), "{answer}");
 }
 
+/// More connections come at once than may be open, and each has sent its request before the server
+/// looks at any of them: those that make room for the next ones are answered first.
+#[tokio::test]
+async fn connections_that_make_room_are_answered_if_they_have_asked() {
+    let http = HttpConfig {
+        connections_max: 4,
+        ..HttpConfig::default()
+    };
+    let server = Server::start(http).await;
+    // The server runs on this thread, and only while it waits.
+    let connect = || {
+        let mut stream = std::net::TcpStream::connect(server.address).unwrap();
+        std::io::Write::write_all(&mut stream, last_request("/livez").as_bytes()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        stream
+    };
+    let asked: Vec<_> = (0..30).map(|_| connect()).collect();
+    for stream in asked {
+        let answer = rest(TcpStream::from_std(stream).unwrap()).await;
+        assert!(answer.ends_with("alive"), "{answer}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_stays_open_longer_than_a_head_may_take() {
     let server = Server::start(quick()).await;

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::BufMut;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::io::poll_read_buf;
@@ -22,6 +22,17 @@ pub(super) enum Transport {
 }
 
 impl Transport {
+    /// Whether the client has sent bytes that were not read.
+    pub(super) fn has_unread(&self) -> bool {
+        let tcp = match self {
+            Self::Plain(tcp) => tcp,
+            Self::Tls(tls) => tls.get_ref().0,
+        };
+        // The kernel is asked: the runtime may not have been told yet.
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        recv(tcp, &mut [0; 1], flags).is_ok_and(|(_, count)| count > 0)
+    }
+
     /// Sends the first of `slices`, or the leading ones of the same source: memory, or a file.
     pub(super) fn poll_send(
         &mut self,
