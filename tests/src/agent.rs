@@ -183,14 +183,32 @@ impl Agent {
         first: u64,
         packets: &[Vec<u8>],
     ) -> io::Result<Response> {
-        let mut body = Vec::new();
-        for (sequence, packet) in (first..).zip(packets) {
-            body.extend_from_slice(&batch_header(packet, self.epoch, sequence));
+        self.post_batch(api, first, &mut self.batch(packets))
+    }
+
+    /// Packets that are posted again and again: their checksums are computed once.
+    pub fn batch(&self, packets: &[Vec<u8>]) -> Batch {
+        let (mut body, mut headers) = (Vec::new(), Vec::new());
+        for packet in packets {
+            headers.push(body.len());
+            body.extend_from_slice(&batch_header(packet, self.epoch, 0));
             body.extend_from_slice(packet);
+        }
+        Batch { body, headers }
+    }
+
+    /// As [`Self::post_many`].
+    ///
+    /// # Errors
+    /// If the connection breaks: the server may have stored any of them.
+    pub fn post_batch(&self, api: &mut Api, first: u64, batch: &mut Batch) -> io::Result<Response> {
+        for (sequence, header) in (first..).zip(&batch.headers) {
+            let at = header + BATCH_HEADER_BYTES - 8..header + BATCH_HEADER_BYTES;
+            batch.body[at].copy_from_slice(&sequence.to_le_bytes());
         }
         let request = Request::new("POST", &self.path)
             .header("content-type", MANY_PACKETS)
-            .body(&body);
+            .body(&batch.body);
         api.send(&request)
     }
 
@@ -206,11 +224,20 @@ impl Agent {
     }
 }
 
+const BATCH_HEADER_BYTES: usize = 24;
+
+/// A body with many packets, see [`Agent::batch`].
+pub struct Batch {
+    body: Vec<u8>,
+    /// Where the headers of the packets are.
+    headers: Vec<usize>,
+}
+
 /// The header of each packet in a body with many: length and CRC32C of the payload (u32), epoch and
 /// sequence (u64), all little-endian.
-pub(crate) fn batch_header(packet: &[u8], epoch: u64, sequence: u64) -> [u8; 24] {
+pub(crate) fn batch_header(packet: &[u8], epoch: u64, sequence: u64) -> [u8; BATCH_HEADER_BYTES] {
     let length = u32::try_from(packet.len()).expect("test packets are small");
-    let mut header = [0; 24];
+    let mut header = [0; BATCH_HEADER_BYTES];
     header[..4].copy_from_slice(&length.to_le_bytes());
     header[4..8].copy_from_slice(&crc32c(packet).to_le_bytes());
     header[8..16].copy_from_slice(&epoch.to_le_bytes());

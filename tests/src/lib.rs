@@ -24,7 +24,7 @@ mod server;
 pub mod spans;
 mod terminal;
 
-pub use agent::{Agent, Receipt};
+pub use agent::{Agent, Batch, Receipt};
 pub use api::{Api, Problem};
 pub use corpora::{corpora, small_traces, tools};
 pub use crash::{CrashPlan, CrashReport, crash, crash_settings};

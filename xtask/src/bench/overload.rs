@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use harness::{Agent, Connection, Request, Server, Settings, payload};
+use harness::{Agent, Batch, Connection, Request, Server, Settings, payload};
 use rustix::process::setpriority_process;
 
 use super::memory_limit::{MemoryLimit, mib};
@@ -29,7 +29,7 @@ const HEALTH_EVERY: Duration = Duration::from_millis(50);
 const PRIORITY: i32 = -10;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Packets in a request.
-const BATCH: usize = 4;
+const REQUEST_PACKETS: usize = 4;
 
 /// What the benchmark does, by its options.
 struct Plan {
@@ -228,26 +228,26 @@ fn push_for<T: Default + Send>(
 struct Pusher {
     address: SocketAddr,
     agent: Agent,
-    stream: u64,
+    /// Made before the time counts: whoever makes packets takes the processors from the server.
+    batch: Batch,
     next: u64,
-    packet_bytes: usize,
+    batch_bytes: u64,
 }
 
 impl Pusher {
     fn new(address: SocketAddr, path: &str, stream: u64, packet_bytes: usize) -> Self {
+        let agent = Agent::of_path(path);
+        let packets = (0..REQUEST_PACKETS as u64).map(|at| payload(stream, at, packet_bytes));
         Self {
             address,
-            agent: Agent::of_path(path),
-            stream,
+            batch: agent.batch(&packets.collect::<Vec<_>>()),
+            agent,
             next: 0,
-            packet_bytes,
+            batch_bytes: (REQUEST_PACKETS * packet_bytes) as u64,
         }
     }
 
     fn run(&mut self, phase: &Phase) {
-        let packets: Vec<Vec<u8>> = (0..BATCH as u64)
-            .map(|at| payload(self.stream, at, self.packet_bytes))
-            .collect();
         let mut api = None;
         while phase.goes_on() {
             let connected = match &mut api {
@@ -257,18 +257,17 @@ impl Pusher {
                     Err(_) => continue,
                 },
             };
-            match self.agent.post_many(connected, self.next, &packets) {
+            match (self.agent).post_batch(connected, self.next, &mut self.batch) {
                 Ok(answer) if answer.status == 200 => {
-                    self.next += BATCH as u64;
-                    let bytes = (BATCH * self.packet_bytes) as u64;
-                    phase.acknowledged.fetch_add(bytes, Ordering::Relaxed);
+                    self.next += REQUEST_PACKETS as u64;
+                    (phase.acknowledged).fetch_add(self.batch_bytes, Ordering::Relaxed);
                 }
                 Ok(answer) => {
                     phase.refused.fetch_add(1, Ordering::Relaxed);
                     // A part of the batch may be stored.
                     let stored = answer.json()["receipts"].as_array().map_or(0, Vec::len);
                     self.next += stored as u64;
-                    let bytes = (stored * self.packet_bytes) as u64;
+                    let bytes = self.batch_bytes / REQUEST_PACKETS as u64 * stored as u64;
                     phase.acknowledged.fetch_add(bytes, Ordering::Relaxed);
                     api = None;
                 }
