@@ -32,8 +32,8 @@ use crate::tls::Tls;
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
-/// How long a client of the reserve may take to send the head of a request: its places are for those
-/// that ask for health, not for those that begin a head and stop.
+/// How long a client of the reserve may take to send the head of a request: its places are for
+/// those that ask for health, not for those that begin a head and stop.
 const RESERVE_HEAD: Duration = Duration::from_secs(1);
 
 /// Pause before the next search for an idle connection when no further one can be opened.
@@ -139,6 +139,19 @@ struct Doorway {
     http: Arc<HttpConfig>,
     limits: Limits,
     tls: Option<Arc<Tls>>,
+}
+
+impl Doorway {
+    fn limits_with(&self, flaw: Option<Flaw>) -> Limits {
+        let head = match flaw {
+            Some(Flaw::NoConnection) => self.limits.head.min(RESERVE_HEAD),
+            _ => self.limits.head,
+        };
+        Limits {
+            head,
+            ..self.limits
+        }
+    }
 }
 
 /// The tasks of the open connections.
@@ -317,10 +330,7 @@ async fn connection(
     let files = Arc::new(SendQueue::default());
     // The kernel sends file bytes as they are.
     let queue = (!transport.is_encrypted()).then(|| Arc::clone(&files));
-    let (watched, mut limits) = (Arc::clone(&flag), doorway.limits);
-    if flaw == Some(Flaw::NoConnection) {
-        limits.head = limits.head.min(RESERVE_HEAD);
-    }
+    let (watched, limits) = (Arc::clone(&flag), doorway.limits_with(flaw));
     let mut stream = GuardedStream::new(transport, watched, files, limits, Arc::clone(&activity));
     let spoken = tokio::select! {
         spoken = stream.spoken() => spoken,
