@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
 use object_store::{
-    Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
+    Error, GetOptions, GetResult, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -173,21 +173,47 @@ impl Bucket {
     /// # Errors
     /// When the store does not answer.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, TierError> {
+        self.get_at_most(key, u64::MAX).await
+    }
+
+    /// As [`Self::get`]; the body of an object of more than `length_max` bytes is not fetched.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the object is longer.
+    pub async fn get_at_most(
+        &self,
+        key: &str,
+        length_max: u64,
+    ) -> Result<Option<Bytes>, TierError> {
         let _turn = self.turn().await?;
         self.requests.gets.fetch_add(1, Ordering::Relaxed);
-        let found = self.store.get(&self.path(key)).await;
-        let bytes = match found {
-            Ok(found) => found.bytes().await,
-            Err(error) => Err(error),
-        };
-        match bytes {
-            Ok(bytes) => {
-                self.count_read(&bytes);
-                Ok(Some(bytes))
-            }
+        match self.store.get(&self.path(key)).await {
+            Ok(found) => self.body(key, found, length_max).await.map(Some),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.failed("get", key)(error)),
         }
+    }
+
+    /// All of a body: one that was cut must not pass for another object.
+    async fn body(&self, key: &str, found: GetResult, max: u64) -> Result<Bytes, TierError> {
+        let length = found.range.end.saturating_sub(found.range.start);
+        if length > max {
+            let problem = format!("it has {length} bytes, and at most {max} are possible");
+            return Err(TierError::damaged(key, problem));
+        }
+        let bytes = found.bytes().await;
+        let bytes = bytes.map_err(|error| self.failed("get", key)(error))?;
+        self.count_read(&bytes);
+        if bytes.len() as u64 != length {
+            self.requests.failures.fetch_add(1, Ordering::Relaxed);
+            return Err(TierError::Store {
+                doing: "get",
+                key: key.to_owned(),
+                reason: format!("{} of {length} bytes came", bytes.len()),
+                is_passing: true,
+            });
+        }
+        Ok(bytes)
     }
 
     /// A range of an object that must be there.
@@ -202,23 +228,18 @@ impl Bucket {
             range: Some(range.into()),
             ..GetOptions::default()
         };
-        let found = self.store.get_opts(&self.path(key), options).await;
-        let bytes = match found {
-            Ok(found) => found.bytes().await,
-            Err(error) => Err(error),
+        let found = match self.store.get_opts(&self.path(key), options).await {
+            Ok(found) => found,
+            Err(Error::NotFound { .. }) => return Err(TierError::Gone(key.to_owned())),
+            Err(error) => return Err(self.failed("get", key)(error)),
         };
-        match bytes {
-            Ok(bytes) if bytes.len() as u64 == wanted => {
-                self.count_read(&bytes);
-                Ok(bytes)
-            }
-            Ok(bytes) => {
-                let problem = format!("{} bytes came, {wanted} were wanted", bytes.len());
-                Err(TierError::damaged(key, problem))
-            }
-            Err(Error::NotFound { .. }) => Err(TierError::Gone(key.to_owned())),
-            Err(error) => Err(self.failed("get", key)(error)),
+        // Shorter if the object ends before; longer if the store does not know ranges.
+        let bytes = self.body(key, found, wanted).await?;
+        if bytes.len() as u64 != wanted {
+            let problem = format!("{} bytes came, {wanted} were wanted", bytes.len());
+            return Err(TierError::damaged(key, problem));
         }
+        Ok(bytes)
     }
 
     fn count_read(&self, bytes: &Bytes) {
