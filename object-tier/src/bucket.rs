@@ -14,13 +14,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
-use object_store::{
-    Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
-};
+use futures_util::{TryStreamExt, stream::BoxStream};
+use object_store::{Error, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::TierError;
+
+mod transfer;
 
 /// How often a request with an unknown result is looked at or made again.
 const TRIES: u32 = 6;
@@ -98,7 +98,8 @@ impl Bucket {
         Path::from_iter(self.prefix.parts().chain(Path::from(key).parts()))
     }
 
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, TierError> {
+    /// Waits until one more request may be made.
+    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, TierError> {
         let turn = self.turns.acquire().await;
         turn.map_err(|_| TierError::Settings("the server stops".into()))
     }
@@ -195,30 +196,8 @@ impl Bucket {
     /// # Errors
     /// When there is no such object, or not all of the range, or the store does not answer.
     pub async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, TierError> {
-        let _turn = self.turn().await?;
-        self.requests.gets.fetch_add(1, Ordering::Relaxed);
-        let wanted = range.end.saturating_sub(range.start);
-        let options = GetOptions {
-            range: Some(range.into()),
-            ..GetOptions::default()
-        };
-        let found = self.store.get_opts(&self.path(key), options).await;
-        let bytes = match found {
-            Ok(found) => found.bytes().await,
-            Err(error) => Err(error),
-        };
-        match bytes {
-            Ok(bytes) if bytes.len() as u64 == wanted => {
-                self.count_read(&bytes);
-                Ok(bytes)
-            }
-            Ok(bytes) => {
-                let problem = format!("{} bytes came, {wanted} were wanted", bytes.len());
-                Err(TierError::damaged(key, problem))
-            }
-            Err(Error::NotFound { .. }) => Err(TierError::Gone(key.to_owned())),
-            Err(error) => Err(self.failed("get", key)(error)),
-        }
+        let turn = self.turn().await?;
+        self.range_in_turn(turn, key, range).await
     }
 
     fn count_read(&self, bytes: &Bytes) {
@@ -244,22 +223,7 @@ impl Bucket {
     /// The objects below `folder`, in pages of the store. A list is a hint: what was written a
     /// moment ago may be absent from it.
     pub fn list(&self, folder: &str) -> BoxStream<'static, Result<Listed, TierError>> {
-        self.requests.lists.fetch_add(1, Ordering::Relaxed);
-        let (this, key) = (self.clone(), folder.to_owned());
-        let own = this.prefix.parts().count();
-        let found = self.store.list(Some(&self.path(folder)));
-        let listed = found.map(move |listed| match listed {
-            Ok(meta) => {
-                let rest = Path::from_iter(meta.location.parts().skip(own));
-                Ok(Listed {
-                    key: rest.to_string(),
-                    length: meta.size,
-                    modified: meta.last_modified.timestamp_nanos_opt().unwrap_or(0),
-                })
-            }
-            Err(error) => Err(this.failed("list", &key)(error)),
-        });
-        listed.boxed()
+        self.list_after(folder, None)
     }
 
     /// As [`Self::list`], all of them.

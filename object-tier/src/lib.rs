@@ -4,7 +4,9 @@
 //! *Invariant:* no other crate imports `object_store`.
 
 mod bucket;
+mod clock;
 mod error;
+mod keys;
 mod settings;
 
 pub use bucket::{Bucket, Creation, Listed, Requests};
