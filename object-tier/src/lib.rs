@@ -6,6 +6,8 @@
 mod bucket;
 mod clock;
 mod error;
+#[cfg(test)]
+mod faulty;
 mod heads;
 mod hints;
 mod keys;
@@ -14,6 +16,7 @@ mod reader;
 mod removal;
 mod seal;
 mod settings;
+mod upload;
 
 pub use bucket::{Bucket, Creation, Listed, Requests};
 pub use error::TierError;
@@ -24,3 +27,4 @@ pub use reader::Reader;
 pub use removal::{Collected, collect_unnamed, is_gone, remove_storage};
 pub use seal::{GRANULE_BYTES, Seal, SealedFile, SealedObject, SmallFile};
 pub use settings::StoreSettings;
+pub use upload::{LocalFile, Upload, Uploaded, upload};
