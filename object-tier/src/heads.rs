@@ -89,3 +89,6 @@ fn check(key: &str, what: &str, bytes: &[u8], checksum: u32) -> Result<(), TierE
     let problem = format!("{what} has the CRC32C {found:08x}, the seal says {checksum:08x}");
     Err(TierError::damaged(key, problem))
 }
+
+#[cfg(test)]
+mod tests;

@@ -139,3 +139,6 @@ async fn since(
     found.sort();
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests;

@@ -160,3 +160,6 @@ async fn listed(bucket: &Bucket, storage: StorageId) -> Result<u64, TierError> {
     });
     Ok(numbers.max().unwrap_or(0))
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,8 @@ mod keys;
 mod labels;
 mod reader;
 mod removal;
+#[cfg(test)]
+mod sample;
 mod seal;
 mod settings;
 mod upload;

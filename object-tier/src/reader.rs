@@ -19,12 +19,10 @@ use tokio::{
 };
 
 use self::pace::Pace;
-use crate::{Bucket, TierError, clock};
+use crate::{Bucket, TierError, clock, seal::PART_BYTES};
 
 mod pace;
 
-/// Longer ranges are cut into parts of this many bytes.
-pub(crate) const PART_BYTES: u64 = 8 << 20;
 /// Parts of one range that are read at once.
 const PARTS_AT_ONCE: usize = 16;
 /// Longest range, in bytes: it is in memory as a whole.
@@ -171,3 +169,6 @@ fn asks_for_less(error: &TierError) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests;

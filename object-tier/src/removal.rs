@@ -169,3 +169,6 @@ async fn time_of_store(bucket: &Bucket, storage: StorageId) -> Result<i64, TierE
     let found = found.ok_or(TierError::Gone(key))?;
     Ok(found.modified)
 }
+
+#[cfg(test)]
+mod tests;

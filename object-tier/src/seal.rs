@@ -19,6 +19,8 @@ use crate::{Bucket, TierError, keys};
 
 /// Bytes of a large file that one checksum covers.
 pub const GRANULE_BYTES: u64 = 64 << 10;
+/// Bytes that a reader asks for at once; longer ranges are cut.
+pub(crate) const PART_BYTES: u64 = 8 << 20;
 /// Longest seal, in bytes.
 pub(crate) const SEAL_BYTES_MAX: u64 = 64 << 20;
 /// Longest heads, in bytes. A reader has them in memory.
@@ -264,3 +266,6 @@ pub(crate) fn check_name(storage: StorageId, name: &str) -> Result<(), String> {
 fn shown(text: &str) -> String {
     text.chars().take(64).collect()
 }
+
+#[cfg(test)]
+mod tests;
