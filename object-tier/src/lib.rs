@@ -19,6 +19,7 @@ mod sample;
 mod seal;
 mod settings;
 mod upload;
+mod verification;
 
 pub use bucket::{Bucket, Creation, Listed, Requests};
 pub use error::TierError;
@@ -30,3 +31,4 @@ pub use removal::{Collected, collect_unnamed, is_gone, remove_storage};
 pub use seal::{GRANULE_BYTES, Seal, SealedFile, SealedObject, SmallFile};
 pub use settings::StoreSettings;
 pub use upload::{LocalFile, Upload, Uploaded, upload};
+pub use verification::verify_storage;
