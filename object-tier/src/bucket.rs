@@ -14,13 +14,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
+use futures_util::{TryStreamExt, stream::BoxStream};
 use object_store::{
-    Error, GetOptions, GetResult, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
+    Error, GetResult, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::TierError;
+
+mod transfer;
 
 /// How often a request with an unknown result is looked at or made again.
 const TRIES: u32 = 6;
@@ -98,7 +100,8 @@ impl Bucket {
         Path::from_iter(self.prefix.parts().chain(Path::from(key).parts()))
     }
 
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, TierError> {
+    /// Waits until one more request may be made.
+    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, TierError> {
         let turn = self.turns.acquire().await;
         turn.map_err(|_| TierError::Settings("the server stops".into()))
     }
@@ -195,7 +198,12 @@ impl Bucket {
     }
 
     /// All of a body: one that was cut must not pass for another object.
-    async fn body(&self, key: &str, found: GetResult, max: u64) -> Result<Bytes, TierError> {
+    pub(crate) async fn body(
+        &self,
+        key: &str,
+        found: GetResult,
+        max: u64,
+    ) -> Result<Bytes, TierError> {
         let length = found.range.end.saturating_sub(found.range.start);
         if length > max {
             let problem = format!("it has {length} bytes, and at most {max} are possible");
@@ -221,25 +229,8 @@ impl Bucket {
     /// # Errors
     /// When there is no such object, or not all of the range, or the store does not answer.
     pub async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, TierError> {
-        let _turn = self.turn().await?;
-        self.requests.gets.fetch_add(1, Ordering::Relaxed);
-        let wanted = range.end.saturating_sub(range.start);
-        let options = GetOptions {
-            range: Some(range.into()),
-            ..GetOptions::default()
-        };
-        let found = match self.store.get_opts(&self.path(key), options).await {
-            Ok(found) => found,
-            Err(Error::NotFound { .. }) => return Err(TierError::Gone(key.to_owned())),
-            Err(error) => return Err(self.failed("get", key)(error)),
-        };
-        // Shorter if the object ends before; longer if the store does not know ranges.
-        let bytes = self.body(key, found, wanted).await?;
-        if bytes.len() as u64 != wanted {
-            let problem = format!("{} bytes came, {wanted} were wanted", bytes.len());
-            return Err(TierError::damaged(key, problem));
-        }
-        Ok(bytes)
+        let turn = self.turn().await?;
+        self.range_in_turn(turn, key, range).await
     }
 
     fn count_read(&self, bytes: &Bytes) {
@@ -265,22 +256,7 @@ impl Bucket {
     /// The objects below `folder`, in pages of the store. A list is a hint: what was written a
     /// moment ago may be absent from it.
     pub fn list(&self, folder: &str) -> BoxStream<'static, Result<Listed, TierError>> {
-        self.requests.lists.fetch_add(1, Ordering::Relaxed);
-        let (this, key) = (self.clone(), folder.to_owned());
-        let own = this.prefix.parts().count();
-        let found = self.store.list(Some(&self.path(folder)));
-        let listed = found.map(move |listed| match listed {
-            Ok(meta) => {
-                let rest = Path::from_iter(meta.location.parts().skip(own));
-                Ok(Listed {
-                    key: rest.to_string(),
-                    length: meta.size,
-                    modified: meta.last_modified.timestamp_nanos_opt().unwrap_or(0),
-                })
-            }
-            Err(error) => Err(this.failed("list", &key)(error)),
-        });
-        listed.boxed()
+        self.list_after(folder, None)
     }
 
     /// As [`Self::list`], all of them.

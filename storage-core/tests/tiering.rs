@@ -92,11 +92,7 @@ async fn uploaded() -> World {
     let storage = prepare(&engine, &[("a", LeafType::Plain), ("b", LeafType::Plain)]).await;
     push_all(&engine, storage, "a", 0..PACKETS).await;
     push_all(&engine, storage, "b", 0..PACKETS).await;
-    engine
-        .storages()
-        .finalize(storage)
-        .await
-        .unwrap();
+    engine.storages().finalize(storage).await.unwrap();
     let adoption = upload(&engine, storage, &store).await;
     assert!(!adoption.tier.files.is_empty(), "some files are large");
     World {
@@ -136,6 +132,7 @@ async fn upload(engine: &Engine, storage: StorageId, store: &Store) -> Adoption 
         is_own: true,
         is_evicted: false,
         label_number: 0,
+        labels_checksum: 0,
         files,
     };
     let sums = Bytes::from(all);
@@ -174,7 +171,10 @@ async fn an_evicted_storage_is_read_as_before() {
     check_packets(&world.engine, world.storage, PACKETS).await;
     let once = world.store.bytes.load(Ordering::SeqCst);
     // What is between two granules that are wanted may be fetched with one of them.
-    assert!(once <= 2 * world.adoption.tier.bytes() + (2 << 20), "{once}");
+    assert!(
+        once <= 2 * world.adoption.tier.bytes() + (2 << 20),
+        "{once}"
+    );
     check_intact(&world.engine, world.storage, 2 * PACKETS).await;
 
     // A whole eviction leaves nothing, and everything comes again.

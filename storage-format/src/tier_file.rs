@@ -40,6 +40,8 @@ pub struct TierFile {
     pub is_evicted: bool,
     /// Number of the last change of labels that is known here; 0 for none.
     pub label_number: u64,
+    /// CRC32C of name, description and labels as they were then: others are to be noted there.
+    pub labels_checksum: u32,
     /// The files that are objects of their own.
     pub files: Vec<TieredFile>,
 }

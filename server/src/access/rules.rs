@@ -101,6 +101,7 @@ pub(super) const RULES: &[Rule] = rules! {
     DELETE "/api/v1/label-types/{name}" Operate Everything;
     DELETE "/api/v1/label-types/{name}/values/{value}" Operate Everything;
     POST "/api/v1/query" Read Everything;
+    GET "/api/v1/nodes" Read Everything;
     GET "/api/v1/recordings" Read Everything;
     POST "/api/v1/recordings" Operate Everything;
     GET "/api/v1/recordings/{id}" Read Everything;
@@ -131,6 +132,7 @@ pub(super) const RULES: &[Rule] = rules! {
     GET "/api/v1/storages/{id}/shares" Operate Nothing;
     POST "/api/v1/storages/{id}/shares" Operate Nothing;
     DELETE "/api/v1/storages/{id}/shares/{share}" Operate Nothing;
+    POST "/api/v1/storages/{id}/tier" Operate Nothing;
     POST "/api/v1/storages/{id}/verify" Verify Nothing;
     GET "/api/v1/storages/{id}/view/{window}" Read Nothing;
     GET "/api/v1/tokens" Operate Everything;

@@ -173,16 +173,23 @@ impl Tiering {
         self.publish_tier(storage, tier).await
     }
 
-    /// Notes the last change of labels that is known here.
+    /// Notes the last change of labels that is known here, and what the labels are since.
     ///
     /// # Errors
     /// When there is no such storage, it is not in the store, or the file cannot be written.
-    pub async fn set_label_number(&self, id: StorageId, number: u64) -> Result<(), StorageError> {
+    pub async fn note_labels(
+        &self,
+        id: StorageId,
+        number: u64,
+        checksum: u32,
+    ) -> Result<(), StorageError> {
         let storage = self.finalized(id)?;
-        self.change(&storage, |tier| {
-            tier.label_number = tier.label_number.max(number)
-        })
-        .await
+        let note = |tier: &mut TierFile| {
+            if number >= tier.label_number {
+                (tier.label_number, tier.labels_checksum) = (number, checksum);
+            }
+        };
+        self.change(&storage, note).await
     }
 
     /// Gives the space of the data files of a storage back that is in the store; returns the bytes.
