@@ -15,13 +15,27 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Record {
     pub(crate) epoch: u8,
+    /// Which node wrote it.
+    pub(crate) node: u8,
     pub(crate) kind: Kind,
     pub(crate) packet: u8,
 }
 
 impl Record {
-    fn code(self) -> u8 {
-        (self.epoch << 5) | ((self.kind as u8) << 3) | self.packet
+    pub(crate) fn new(node: &Node, kind: Kind, packet: u8) -> Self {
+        Self {
+            epoch: node.epoch,
+            node: node.name,
+            kind,
+            packet,
+        }
+    }
+
+    fn code(self) -> [u8; 2] {
+        [
+            (self.epoch << 4) | self.node,
+            ((self.kind as u8) << 4) | self.packet,
+        ]
     }
 }
 
@@ -60,6 +74,8 @@ pub(crate) enum Phase {
     Stopped,
     /// Somebody else has sealed.
     Ended,
+    /// Read what no node writes, in a storage without a seal.
+    Broken,
 }
 
 /// What is known of a record that a node has sent.
@@ -83,6 +99,7 @@ pub(crate) struct Flight {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node {
+    pub(crate) name: u8,
     pub(crate) epoch: u8,
     pub(crate) phase: Phase,
     /// The next number of the chain.
@@ -118,9 +135,10 @@ pub(crate) struct State {
 }
 
 impl Node {
-    pub(crate) fn new(epoch: u8, phase: Phase, packets: u8) -> Self {
+    pub(crate) fn new(name: u8, phase: Phase, packets: u8) -> Self {
         Self {
-            epoch,
+            name,
+            epoch: name,
             phase,
             next: 0,
             packet: 1,
@@ -129,6 +147,12 @@ impl Node {
             seen: Few::new(),
             content: Few::new(),
         }
+    }
+
+    /// The largest epoch that it has read.
+    pub(crate) fn newest(&self) -> u8 {
+        let epochs = self.seen.items().iter().map(|record| record.epoch);
+        epochs.max().unwrap_or(0)
     }
 
     pub(crate) fn has_packets(&self) -> bool {
@@ -141,13 +165,14 @@ impl Node {
 
     fn write(&self, code: &mut Vec<u8>) {
         let left = self.packets_end - self.packet;
-        code.extend([self.phase as u8, self.next, left]);
+        code.extend([self.phase as u8, self.epoch, self.next, left]);
         code.push(length(self.flights.items()));
         for flight in self.flights.items() {
-            code.extend([flight.number, flight.record.code(), flight.progress as u8]);
+            code.extend([flight.number, flight.progress as u8]);
+            code.extend(flight.record.code());
         }
         code.push(length(self.seen.items()));
-        code.extend(self.seen.items().iter().map(|record| record.code()));
+        code.extend(self.seen.items().iter().flat_map(|record| record.code()));
         code.push(length(self.content.items()));
         code.extend(self.content.items());
     }
@@ -165,6 +190,9 @@ impl State {
 
     /// What an acknowledged packet, or a seal, must never be.
     pub(crate) fn violation(&self) -> Option<String> {
+        if self.nodes.iter().any(|node| node.phase == Phase::Broken) {
+            return Some("a record lacks its `own`, and there is no seal".into());
+        }
         let content = self.seal.as_ref()?.content;
         let mut sealed = 0;
         for packet in content.items() {
@@ -183,7 +211,8 @@ impl State {
         for list in [self.store.items(), self.network.items()] {
             code.push(length(list));
             for (key, record) in list {
-                code.extend([key.code(), record.code()]);
+                code.push(key.code());
+                code.extend(record.code());
             }
         }
         match &self.seal {
