@@ -60,8 +60,12 @@ impl Chain {
         node: &NodeName,
         on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
     ) -> Result<Takeover, TierError> {
+        // A collected chain would only get one more `own`.
+        if let Some(seal) = fetch_seal(bucket, storage).await? {
+            return Ok(Takeover::Sealed(seal));
+        }
         let claimed = claim(bucket, storage, node, on_packets).await;
-        // Not before: what was there before our `own` may have been followed by a seal.
+        // Again: what was read in front of our `own` may have been sealed and collected meanwhile.
         let decides = matches!(claimed, Ok(_) | Err(TierError::Damaged { .. }));
         if decides && let Some(seal) = fetch_seal(bucket, storage).await? {
             return Ok(Takeover::Sealed(seal));
