@@ -9,6 +9,7 @@ mod error;
 mod local_owner;
 mod node_name;
 mod nodes;
+mod nonce;
 mod settings;
 
 pub use bucket::{Bucket, Creation, Listed, Requests};

@@ -18,7 +18,8 @@
 //! - One append is under way at a time. If its end is unknown, nothing more may be appended: the
 //!   next record could come before it.
 //!
-//! `tests/fence_model` explores these rules exhaustively, `tests/chain_simulation` this code.
+//! `object-tier/tests/fence_model` explores these rules exhaustively,
+//! `object-tier/tests/chain_simulation` this code.
 
 mod collection;
 mod keys;
