@@ -31,11 +31,9 @@ impl Record {
         }
     }
 
-    fn code(self) -> [u8; 2] {
-        [
-            (self.epoch << 4) | self.node,
-            ((self.kind as u8) << 4) | self.packet,
-        ]
+    fn write(self, code: &mut Code) {
+        code.push((self.epoch << 4) | self.node);
+        code.push(((self.kind as u8) << 4) | self.packet);
     }
 }
 
@@ -163,18 +161,54 @@ impl Node {
         self.content.items().contains(&packet)
     }
 
-    fn write(&self, code: &mut Vec<u8>) {
-        let left = self.packets_end - self.packet;
-        code.extend([self.phase as u8, self.epoch, self.next, left]);
-        code.push(length(self.flights.items()));
-        for flight in self.flights.items() {
-            code.extend([flight.number, flight.progress as u8]);
-            code.extend(flight.record.code());
+    fn write(&self, code: &mut Code) {
+        for part in [self.phase as u8, self.epoch, self.next] {
+            code.push(part);
         }
-        code.push(length(self.seen.items()));
-        code.extend(self.seen.items().iter().flat_map(|record| record.code()));
-        code.push(length(self.content.items()));
-        code.extend(self.content.items());
+        code.push(self.packets_end - self.packet);
+        code.begin(self.flights.items());
+        for flight in self.flights.items() {
+            code.push((flight.number << 2) | flight.progress as u8);
+            flight.record.write(code);
+        }
+        code.begin(self.seen.items());
+        for record in self.seen.items() {
+            record.write(code);
+        }
+        code.begin(self.content.items());
+        for packet in self.content.items() {
+            code.push(*packet);
+        }
+    }
+}
+
+/// A state in few bytes; different states differ in them. Not a `Vec`: without optimization the
+/// search would spend its time in its functions.
+#[derive(Debug)]
+pub(crate) struct Code {
+    bytes: [u8; 256],
+    length: usize,
+}
+
+impl Code {
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: [0; 256],
+            length: 0,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    fn begin<T>(&mut self, list: &[T]) {
+        self.push(u8::try_from(list.len()).unwrap());
     }
 }
 
@@ -205,30 +239,30 @@ impl State {
         (lost != 0).then(|| format!("acknowledged packets are not in the seal: bits {lost:b}"))
     }
 
-    /// The state in few bytes; different states differ in them.
-    pub(crate) fn code(&self, code: &mut Vec<u8>) {
-        code.clear();
+    /// Overwrites `code` with that of this state.
+    pub(crate) fn write(&self, code: &mut Code) {
+        code.length = 0;
         for list in [self.store.items(), self.network.items()] {
-            code.push(length(list));
+            code.begin(list);
             for (key, record) in list {
                 code.push(key.code());
-                code.extend(record.code());
+                record.write(code);
             }
         }
         match &self.seal {
             Some(seal) => {
-                code.extend([seal.epoch, length(seal.content.items())]);
-                code.extend(seal.content.items());
+                code.push(seal.epoch);
+                code.begin(seal.content.items());
+                for packet in seal.content.items() {
+                    code.push(*packet);
+                }
             }
             None => code.push(0),
         }
         for node in &self.nodes {
             node.write(code);
         }
-        code.extend([self.acknowledged, self.duplicates]);
+        code.push(self.acknowledged);
+        code.push(self.duplicates);
     }
-}
-
-fn length<T>(list: &[T]) -> u8 {
-    u8::try_from(list.len()).unwrap()
 }
