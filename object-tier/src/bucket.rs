@@ -26,6 +26,8 @@ mod transfer;
 
 /// How often a request with an unknown result is looked at or made again.
 const TRIES: u32 = 6;
+/// What is made by a create is not longer, unless what is to be made is.
+const CREATED_BYTES_MAX: u64 = 64 << 20;
 
 /// Whether a create made the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,6 +119,7 @@ impl Bucket {
     /// When it is not known whether it was made.
     pub async fn create(&self, key: &str, body: Bytes) -> Result<Creation, TierError> {
         let mut last = None;
+        let length_max = CREATED_BYTES_MAX.max(body.len() as u64);
         for attempt in 0..TRIES {
             if attempt > 0 {
                 tokio::time::sleep(Duration::from_millis(20 << attempt)).await;
@@ -126,7 +129,7 @@ impl Bucket {
                 return Ok(Creation::Made);
             }
             // Also after `AlreadyExists`: the first try may have done it.
-            match self.get(key).await {
+            match self.get_at_most(key, length_max).await {
                 Ok(Some(found)) if found == body => return Ok(Creation::Made),
                 Ok(Some(found)) => return Ok(Creation::Exists(found)),
                 Ok(None) => last = made.err(),

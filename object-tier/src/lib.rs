@@ -16,6 +16,7 @@ mod labels;
 mod local_owner;
 mod node_name;
 mod nodes;
+mod nonce;
 mod reader;
 mod removal;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use storage_format::StorageId;
 use uuid::Uuid;
 
-use crate::{Bucket, Creation, NodeName, TierError};
+use crate::{Bucket, Creation, NodeName, TierError, nonce::nonce};
 
 /// The longest owner that is read.
 const OWNER_BYTES_MAX: u64 = 16 << 10;
@@ -31,7 +31,7 @@ impl LocalOwner {
         Self {
             node: node.clone(),
             url: url.to_owned(),
-            nonce: Uuid::new_v4(),
+            nonce: nonce(),
         }
     }
 

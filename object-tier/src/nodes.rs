@@ -23,7 +23,7 @@ pub const GONE_AFTER: Duration = Duration::from_secs(30);
 const SWEPT_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// The longest heartbeat that is read.
 const HEARTBEAT_BYTES_MAX: u64 = 16 << 10;
-/// Nodes that are read; what a list has more is left out.
+/// Nodes that are read; what a list has more is skipped.
 const NODES_MAX: usize = 1024;
 /// Heartbeats that are fetched at once.
 const READ_AHEAD: usize = 16;
@@ -109,7 +109,7 @@ impl Nodes {
     /// newest of all heartbeats takes the place of its own.
     ///
     /// # Errors
-    /// When the store does not answer. What cannot be read as a heartbeat is logged and left out.
+    /// When the store does not answer. What cannot be read as a heartbeat is logged and skipped.
     pub async fn live(bucket: &Bucket, own: (&NodeName, Uuid)) -> Result<Self, TierError> {
         let (runs, now) = runs(bucket, own).await?;
         let mut latest = BTreeMap::<NodeName, (Run, bool)>::new();
@@ -232,7 +232,7 @@ async fn runs(
             Some(run) if runs.len() < NODES_MAX => runs.push(run),
             Some(_) => {
                 let count = NODES_MAX;
-                tracing::warn!(count, "the other heartbeats are left out: remove old ones");
+                tracing::warn!(count, "the other heartbeats are skipped: remove old ones");
                 break;
             }
             None => tracing::warn!(key = %object.key, "this is not the key of a heartbeat"),
@@ -257,7 +257,7 @@ async fn read(bucket: &Bucket, run: &Run) -> Result<Option<Heartbeat>, TierError
     let body = match bucket.get_at_most(&key, HEARTBEAT_BYTES_MAX).await {
         Ok(body) => body,
         Err(error @ TierError::Damaged { .. }) => {
-            tracing::warn!(%error, "a node is left out");
+            tracing::warn!(%error, "a node is skipped");
             None
         }
         Err(error) => return Err(error),

@@ -8,11 +8,13 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
+use object_store::memory::InMemory;
 use object_tier::{
     Bucket, Creation, NodeName, TierError,
     chain::{
-        Chain, Collected, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, Takeover, chain_folder, collect,
-        last_owner, record_key, seal_key, valid_records,
+        Chain, Collected, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, Record, Takeover, chain_folder,
+        collect, last_owner, record_key, seal_key, valid_records,
     },
 };
 use storage_format::StorageId;
@@ -235,4 +237,60 @@ async fn what_is_too_long_is_neither_written_nor_fetched() {
         .bytes_read
         .load(std::sync::atomic::Ordering::Relaxed);
     assert!(after - before <= (PAYLOAD_BYTES_MAX + 1000) as u64);
+}
+
+/// Between the first look at the seal and the own of the node that takes over, another node seals
+/// and collects.
+#[tokio::test(start_paused = true)]
+async fn a_storage_that_is_sealed_meanwhile_is_not_owned() {
+    // Its operations end at once.
+    let bucket = Bucket::new(Arc::new(InMemory::new()), "", 16);
+    let (mut chain, _) = take(&bucket, "first").await;
+    for _ in 0..12 {
+        append(&mut chain, "a").await.unwrap();
+    }
+    let second = NodeName::new("second").unwrap();
+    let mut on_packets = |record: Record| {
+        if record.number == 1 {
+            let body = Bytes::from_static(b"sealed");
+            let (close, key) = (chain.close().now_or_never(), seal_key(storage()));
+            close.unwrap().unwrap();
+            bucket.create(&key, body).now_or_never().unwrap().unwrap();
+            let collected = collect(&bucket, storage()).now_or_never().unwrap();
+            assert_eq!(collected.unwrap().removed, 12);
+        }
+        Ok(())
+    };
+    let taken = Chain::take_over(&bucket, storage(), &second, &mut on_packets).await;
+    assert!(matches!(taken, Ok(Takeover::Sealed(seal)) if seal == "sealed"));
+    // Its own fills a hole, and harms nobody.
+    let left = numbers(&bucket).await;
+    assert!(left.len() == 3 && left[0] == 0 && left[2] == 13, "{left:?}");
+    let end = valid_records(&bucket, storage(), &mut |_| Ok(())).await;
+    assert_eq!(end.unwrap().next, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collection_leaves_what_it_cannot_read_and_takes_what_comes_back() {
+    let bucket = calm(&World::new(7));
+    let (mut chain, _) = take(&bucket, "node").await;
+    for packets in ["a", "b", "c"] {
+        append(&mut chain, packets).await.unwrap();
+    }
+    chain.close().await.unwrap();
+    let keys = [1, 2, 3].map(|number| record_key(storage(), number));
+    let first = bucket.get(&keys[0]).await.unwrap().unwrap();
+    bucket.put(&keys[1], "short".into()).await.unwrap();
+    bucket.put(&keys[2], first.clone()).await.unwrap();
+    bucket
+        .create(&seal_key(storage()), "seal".into())
+        .await
+        .unwrap();
+    let counts = |collected: Collected| (collected.removed, collected.kept, collected.damaged);
+    let collected = collect(&bucket, storage()).await.unwrap();
+    assert_eq!(counts(collected), (1, 2, 2));
+    assert_eq!(numbers(&bucket).await, [0, 2, 3, 4]);
+    bucket.put(&keys[0], first).await.unwrap();
+    let collected = collect(&bucket, storage()).await.unwrap();
+    assert_eq!(counts(collected), (1, 2, 2));
 }

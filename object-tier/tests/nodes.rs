@@ -114,7 +114,7 @@ async fn the_last_run_of_a_node_is_the_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_heartbeat_is_left_out() {
+async fn what_is_no_heartbeat_is_skipped() {
     let world = World::new(3);
     let bucket = bucket(&world);
     let own = heartbeat("own", 1);

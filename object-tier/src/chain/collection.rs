@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{Bucket, Listed, TierError};
 
-/// Headers that are fetched at once.
-const READ_AHEAD: usize = 8;
+/// Headers that are fetched, and records that are removed, at once.
+const AT_ONCE: usize = 8;
 
 /// What a collection did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,35 +36,25 @@ pub async fn collect(bucket: &Bucket, storage: StorageId) -> Result<Collected, T
     if fetch_seal(bucket, storage).await?.is_none() {
         return Err(TierError::NotSealed(storage.to_string()));
     }
+    let mut order = Order::default();
     let mut records = bucket
         .list(&chain_folder(storage))
-        .map(|listed| fetch_header(bucket, storage, listed))
-        .buffered(READ_AHEAD);
+        .map(|listed| find(bucket, storage, listed))
+        .buffered(AT_ONCE)
+        .map(|found| Ok(found?.map(|found| order.judge(&found))))
+        .map(|verdict| carry_out(bucket, storage, verdict))
+        .buffered(AT_ONCE);
     let mut collected = Collected::default();
-    // The largest epoch of an `own`, and the number behind the record before.
-    let (mut epoch, mut next) = (0, 0);
-    while let Some(record) = records.next().await {
-        let Some((number, length, header)) = record? else {
-            continue;
-        };
-        let Some(header) = header else {
-            collected.damaged += 1;
-            continue;
-        };
-        // A list that is not in order does not tell what is behind which `own`.
-        let is_in_order = number >= next;
-        next = next.max(number.saturating_add(1));
-        if header.kind == RecordKind::Own {
-            epoch = header.epoch.max(epoch);
+    while let Some(verdict) = records.next().await {
+        match verdict? {
+            None => {}
+            Some(Verdict::Remove { length, .. }) => {
+                collected.removed += 1;
+                collected.bytes += length;
+            }
+            Some(Verdict::Keep) => collected.kept += 1,
+            Some(Verdict::Damaged) => collected.damaged += 1,
         }
-        let is_void = header.epoch < epoch;
-        if header.kind != RecordKind::Packets || is_void || !is_in_order {
-            collected.kept += 1;
-            continue;
-        }
-        bucket.delete(&Location { storage, number }.key()).await?;
-        collected.removed += 1;
-        collected.bytes += length;
     }
     if collected.damaged > 0 {
         let seal = seal_key(storage);
@@ -74,10 +64,55 @@ pub async fn collect(bucket: &Bucket, storage: StorageId) -> Result<Collected, T
     Ok(collected)
 }
 
-type Found = (u64, u64, Option<Header>);
+/// A record in the list.
+#[derive(Debug)]
+struct Found {
+    number: u64,
+    length: u64,
+    /// Absent if it is damaged.
+    header: Option<Header>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Verdict {
+    Remove { number: u64, length: u64 },
+    Keep,
+    Damaged,
+}
+
+/// What came before a record in the list.
+#[derive(Debug, Default)]
+struct Order {
+    /// The largest epoch of an `own`.
+    epoch: u64,
+    /// The number behind the largest.
+    next: u64,
+}
+
+impl Order {
+    fn judge(&mut self, found: &Found) -> Verdict {
+        let (number, length) = (found.number, found.length);
+        let Some(header) = &found.header else {
+            return Verdict::Damaged;
+        };
+        // A list that is not in order does not tell what is behind which `own`.
+        let is_in_order = number >= self.next;
+        self.next = self.next.max(number.saturating_add(1));
+        if header.kind == RecordKind::Own {
+            self.epoch = self.epoch.max(header.epoch);
+        }
+        let is_void = header.epoch < self.epoch;
+        let is_removed = header.kind == RecordKind::Packets && !is_void && is_in_order;
+        if is_removed {
+            Verdict::Remove { number, length }
+        } else {
+            Verdict::Keep
+        }
+    }
+}
 
 /// The number and the length of a listed record, and its header unless that is damaged.
-async fn fetch_header(
+async fn find(
     bucket: &Bucket,
     storage: StorageId,
     listed: Result<Listed, TierError>,
@@ -87,16 +122,35 @@ async fn fetch_header(
         return Ok(None);
     };
     let location = Location { storage, number };
+    let found = |header| {
+        let length = listed.length;
+        Ok(Some(Found {
+            number,
+            length,
+            header,
+        }))
+    };
     if listed.length < RECORD_HEADER_BYTES as u64 {
-        return Ok(Some((number, listed.length, None)));
+        return found(None);
     }
     let range = 0..RECORD_HEADER_BYTES as u64;
-    let header = match bucket.get_range(&location.key(), range).await {
-        Ok(bytes) => decode_header(&bytes, location).ok(),
+    match bucket.get_range(&location.key(), range).await {
+        Ok(bytes) => found(decode_header(&bytes, location).ok()),
         // Another node collects, too.
-        Err(TierError::Gone(_)) => return Ok(None),
-        Err(TierError::Damaged { .. }) => None,
-        Err(error) => return Err(error),
-    };
-    Ok(Some((number, listed.length, header)))
+        Err(TierError::Gone(_)) => Ok(None),
+        Err(TierError::Damaged { .. }) => found(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn carry_out(
+    bucket: &Bucket,
+    storage: StorageId,
+    verdict: Result<Option<Verdict>, TierError>,
+) -> Result<Option<Verdict>, TierError> {
+    let verdict = verdict?;
+    if let Some(Verdict::Remove { number, .. }) = verdict {
+        bucket.delete(&Location { storage, number }.key()).await?;
+    }
+    Ok(verdict)
 }

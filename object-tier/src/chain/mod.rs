@@ -13,12 +13,13 @@
 //! - When the seal is there, the packets are in the sealed files too, and [`collect`] removes their
 //!   records. Owns and closes stay: without them, a request that was delayed for long could put a
 //!   record at a free number, and its sender would believe that it counts.
-//! - Who takes over looks for the seal only after its own `own` is there. No seal at that moment
-//!   means that nothing had been collected before, so the walk saw the whole chain.
+//! - Who takes over looks for the seal when its `own` is there. No seal at that moment means that
+//!   nothing had been collected before, so the walk saw the whole chain.
 //! - One append is under way at a time. If its end is unknown, nothing more may be appended: the
 //!   next record could come before it.
 //!
-//! `tests/fence_model` explores these rules exhaustively, `tests/chain_simulation` this code.
+//! `object-tier/tests/fence_model` explores these rules exhaustively,
+//! `object-tier/tests/chain_simulation` this code.
 
 mod collection;
 mod keys;

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use storage_format::StorageId;
-use uuid::Uuid;
 
 use super::{
     keys::record_key,
@@ -10,7 +9,7 @@ use super::{
     sequence::Owner,
     walk::{Walk, fetch_seal},
 };
-use crate::{Bucket, Creation, NodeName, TierError};
+use crate::{Bucket, Creation, NodeName, TierError, nonce::nonce};
 
 /// What a node finds that takes a storage over.
 #[derive(Debug)]
@@ -60,8 +59,12 @@ impl Chain {
         node: &NodeName,
         on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
     ) -> Result<Takeover, TierError> {
+        // A collected chain would only get one more `own`.
+        if let Some(seal) = fetch_seal(bucket, storage).await? {
+            return Ok(Takeover::Sealed(seal));
+        }
         let claimed = claim(bucket, storage, node, on_packets).await;
-        // Not before: what was there before our `own` may have been followed by a seal.
+        // Again: what was read in front of our `own` may have been sealed and collected meanwhile.
         let decides = matches!(claimed, Ok(_) | Err(TierError::Damaged { .. }));
         if decides && let Some(seal) = fetch_seal(bucket, storage).await? {
             return Ok(Takeover::Sealed(seal));
@@ -192,7 +195,7 @@ async fn claim(
     node: &NodeName,
     on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
 ) -> Result<Takeover, TierError> {
-    let nonce = Uuid::new_v4();
+    let nonce = nonce();
     let mut walk = Walk::new(bucket, storage);
     loop {
         if !walk.sequence.is_closed {

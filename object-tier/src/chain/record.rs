@@ -181,10 +181,15 @@ pub(super) fn decode_header(bytes: &[u8], location: Location) -> Result<Header, 
     if u32_at(header, CHECKSUM) != header_checksum(&header[..CHECKSUM], location) {
         return Err(damaged("the checksum of its header does not match"));
     }
+    // These have the right checksum: a newer node wrote them.
+    let newer = |what: &str| {
+        let problem = format!("its {what} is not known here: upgrade this node");
+        TierError::damaged(&location.key(), problem)
+    };
     if header[8..10] != VERSION.to_le_bytes() {
-        return Err(damaged("its version is not known here"));
+        return Err(newer("version"));
     }
-    let kind = RecordKind::of(header[10]).ok_or_else(|| damaged("its kind is not known here"))?;
+    let kind = RecordKind::of(header[10]).ok_or_else(|| newer("kind"))?;
     let name = header[NODE..RESERVE].get(..usize::from(header[11]));
     let name = name.and_then(|name| std::str::from_utf8(name).ok());
     let node = name.and_then(|name| NodeName::new(name).ok());

@@ -14,12 +14,13 @@ mod search;
 mod state;
 mod step;
 
-use rules::{Form, Variant};
+use rules::{Epochs, Form, Variant};
 use search::{Found, search};
 
 fn form(variant: Variant, under_way: usize, first: u8, second: u8, third: bool) -> Form {
     Form {
         variant,
+        epochs: Epochs::Given,
         first,
         second,
         third,
@@ -105,5 +106,26 @@ fn two_rules_are_only_careful() {
             1_372_393,
             1_054_184,
         );
+    }
+}
+
+/// As `object_tier::chain` does it: a node chooses its epoch when it makes its `own`, so that two
+/// may choose the same, and no record may ever lack its `own` before the storage is sealed.
+fn chosen(variant: Variant, first: u8, second: u8, third: bool) -> Form {
+    Form {
+        epochs: Epochs::Chosen,
+        ..form(variant, 1, first, second, third)
+    }
+}
+
+#[test]
+fn nodes_may_choose_the_same_epoch() {
+    holds(&chosen(Variant::Whole, 2, 2, false), 8_564, 4_866);
+    holds(&chosen(Variant::Whole, 1, 1, true), 79_314, 41_282);
+    fails(&chosen(Variant::CollectOwns, 2, 2, false), 4_186);
+    fails(&chosen(Variant::ExistingCounts, 2, 2, false), 2_397);
+    fails(&chosen(Variant::SealUnseen, 2, 2, false), 7_903);
+    if explores_all() {
+        holds(&chosen(Variant::Whole, 2, 2, true), 725_883, 528_282);
     }
 }

@@ -3,6 +3,7 @@
 use crate::{
     few::Few,
     state::{Flight, Key, Kind, Node, Phase, Progress, Record, State},
+    step::Step,
 };
 
 /// Which rules hold.
@@ -26,10 +27,20 @@ pub(crate) enum Variant {
     VoidCounts,
 }
 
+/// Where the epochs of takeovers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Epochs {
+    /// Each node has one from the beginning. The first owner has no `own`.
+    Given,
+    /// The largest that a node has read, plus one: two nodes may choose the same.
+    Chosen,
+}
+
 /// The size of a model.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) variant: Variant,
+    pub(crate) epochs: Epochs,
     /// Packets that the first owner pushes.
     pub(crate) first: u8,
     /// Packets that the second owner pushes; they repeat those of the first.
@@ -47,7 +58,7 @@ impl Form {
         } else {
             Phase::Absent
         };
-        State {
+        let mut state = State {
             store: Few::new(),
             seal: None,
             nodes: [
@@ -58,7 +69,17 @@ impl Form {
             network: Few::new(),
             acknowledged: 0,
             duplicates: 1,
+        };
+        if self.epochs == Epochs::Chosen {
+            let [first, others @ ..] = &mut state.nodes;
+            let own = Record::new(first, Kind::Own, 0);
+            state.store.push((Key::default(), own));
+            first.next = 1;
+            for node in others {
+                node.epoch = 0;
+            }
         }
+        state
     }
 
     pub(crate) fn key(&self, epoch: u8, number: u8) -> Key {
@@ -100,6 +121,30 @@ impl Form {
         packets
     }
 
+    /// A node that walks reads `found` at its next number.
+    pub(crate) fn pass(&self, node: &mut Node, found: Record, is_sealed: bool) -> Step {
+        let name = node.name;
+        let is_newer = self.epochs == Epochs::Given && found.epoch > node.epoch;
+        if self.is_impossible(node, found) {
+            node.phase = if is_sealed {
+                Phase::Stopped
+            } else {
+                Phase::Broken
+            };
+            Step::Impossible { node: name }
+        } else if self.is_closing(node, found) {
+            self.finish_seal(node);
+            Step::FindClosed { node: name }
+        } else if is_newer {
+            node.phase = Phase::Stopped;
+            Step::Superseded { node: name }
+        } else {
+            node.seen.push(found);
+            node.next += 1;
+            Step::Walk { node: name }
+        }
+    }
+
     /// Node `index` learns that `found` stands where it sent its flight.
     pub(crate) fn learn(
         &self,
@@ -108,6 +153,7 @@ impl Form {
         flight_index: usize,
         found: Record,
     ) {
+        let is_sealed = state.seal.is_some();
         let node = &mut state.nodes[index];
         let flight = node.flights.items()[flight_index];
         let sent = flight.record;
@@ -115,23 +161,29 @@ impl Form {
             self.decide(state, index, flight_index, Progress::Won);
             return;
         }
-        if found.epoch >= node.epoch {
+        let is_newer = match self.epochs {
+            Epochs::Chosen if sent.kind == Kind::Own => {
+                found.kind == Kind::Own && found.epoch >= node.epoch
+            }
+            _ => found.epoch >= node.epoch,
+        };
+        if is_newer {
             self.decide(state, index, flight_index, Progress::Lost);
             return;
-        }
-        if is_closing(node, found) && sent.kind == Kind::Own {
-            self.finish_seal(node);
-            return;
-        }
-        // In front of our `own` it counts, behind it is void: in both cases the next number.
-        if sent.kind == Kind::Own {
-            node.seen.push(found);
         }
         let again = Flight {
             number: flight.number + 1,
             record: sent,
             progress: Progress::Next,
         };
+        // In front of our `own` it counts, behind it is void: in both cases the next number.
+        if sent.kind == Kind::Own {
+            self.pass(node, found, is_sealed);
+            if node.phase != Phase::Walking {
+                node.flights = Few::new();
+                return;
+            }
+        }
         node.flights.replace(flight_index, again);
         node.next = node.next.max(flight.number + 2);
     }
@@ -204,10 +256,27 @@ impl Form {
         };
         is_kind && (takes_void || !is_fenced())
     }
-}
 
-/// Whether `found` is a close that counts for a node that walks.
-pub(crate) fn is_closing(node: &Node, found: Record) -> bool {
-    let newest = node.seen.items().iter().map(|record| record.epoch).max();
-    found.kind == Kind::Close && found.epoch < node.epoch && found.epoch >= newest.unwrap_or(0)
+    /// Whether `found` is a close that counts for a node that walks.
+    fn is_closing(&self, node: &Node, found: Record) -> bool {
+        let is_older = self.epochs == Epochs::Chosen || found.epoch < node.epoch;
+        found.kind == Kind::Close && is_older && found.epoch >= node.newest()
+    }
+
+    /// Whether no node writes `found` behind what this node has read.
+    fn is_impossible(&self, node: &Node, found: Record) -> bool {
+        let newest = node.newest();
+        if self.epochs == Epochs::Given || found.epoch < newest {
+            return false;
+        }
+        let is_own = found.kind == Kind::Own;
+        let is_owner = |own: &Record| own.kind == Kind::Own && own.node == found.node;
+        let mut owns = node.seen.items().iter().filter(|own| own.epoch == newest);
+        let is_of_owner = found.epoch == newest && owns.any(is_owner);
+        if is_own {
+            found.epoch == newest
+        } else {
+            !is_of_owner
+        }
+    }
 }

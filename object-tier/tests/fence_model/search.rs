@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     rules::Form,
+    state::Code,
     step::{Step, followers},
 };
 
@@ -31,13 +32,17 @@ struct CodeHasher(u64);
 
 impl Hasher for CodeHasher {
     fn write(&mut self, bytes: &[u8]) {
-        let mut words = bytes.chunks_exact(8);
-        for word in words.by_ref() {
-            self.write_u64(u64::from_le_bytes(word.try_into().unwrap()));
+        let mut word = 0_u64;
+        let mut place = 0;
+        for byte in bytes {
+            word = (word << 8) | u64::from(*byte);
+            place += 1;
+            if place == 8 {
+                self.write_u64(word);
+                (word, place) = (0, 0);
+            }
         }
-        let mut last = [0; 8];
-        last[..words.remainder().len()].copy_from_slice(words.remainder());
-        self.write_u64(u64::from_le_bytes(last));
+        self.write_u64(word);
     }
 
     fn write_u64(&mut self, word: u64) {
@@ -57,10 +62,10 @@ pub(crate) fn search(form: &Form) -> Found {
     let mut known = HashSet::<Box<[u8]>, BuildHasherDefault<CodeHasher>>::default();
     // For each state: the one before it, and the step from there.
     let mut ways: Vec<(u32, Step)> = vec![(0, Step::Start)];
-    let mut code = Vec::new();
+    let mut code = Code::new();
     let start = form.start();
-    start.code(&mut code);
-    known.insert(code.as_slice().into());
+    start.write(&mut code);
+    known.insert(code.bytes().into());
     let mut queue = VecDeque::from([(0_u32, start)]);
     let mut sealed = 0;
     while let Some((index, state)) = queue.pop_front() {
@@ -74,11 +79,11 @@ pub(crate) fn search(form: &Form) -> Found {
         }
         sealed += usize::from(state.seal.is_some());
         followers(form, &state, &mut |step, after| {
-            after.code(&mut code);
-            if known.contains(code.as_slice()) {
+            after.write(&mut code);
+            if known.contains(code.bytes()) {
                 return;
             }
-            known.insert(code.as_slice().into());
+            known.insert(code.bytes().into());
             queue.push_back((u32::try_from(ways.len()).unwrap(), after));
             ways.push((index, step));
         });

@@ -15,13 +15,25 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Record {
     pub(crate) epoch: u8,
+    /// Which node wrote it.
+    pub(crate) node: u8,
     pub(crate) kind: Kind,
     pub(crate) packet: u8,
 }
 
 impl Record {
-    fn code(self) -> u8 {
-        (self.epoch << 5) | ((self.kind as u8) << 3) | self.packet
+    pub(crate) fn new(node: &Node, kind: Kind, packet: u8) -> Self {
+        Self {
+            epoch: node.epoch,
+            node: node.name,
+            kind,
+            packet,
+        }
+    }
+
+    fn write(self, code: &mut Code) {
+        code.push((self.epoch << 4) | self.node);
+        code.push(((self.kind as u8) << 4) | self.packet);
     }
 }
 
@@ -60,6 +72,8 @@ pub(crate) enum Phase {
     Stopped,
     /// Somebody else has sealed.
     Ended,
+    /// Read what no node writes, in a storage without a seal.
+    Broken,
 }
 
 /// What is known of a record that a node has sent.
@@ -83,6 +97,7 @@ pub(crate) struct Flight {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Node {
+    pub(crate) name: u8,
     pub(crate) epoch: u8,
     pub(crate) phase: Phase,
     /// The next number of the chain.
@@ -118,9 +133,10 @@ pub(crate) struct State {
 }
 
 impl Node {
-    pub(crate) fn new(epoch: u8, phase: Phase, packets: u8) -> Self {
+    pub(crate) fn new(name: u8, phase: Phase, packets: u8) -> Self {
         Self {
-            epoch,
+            name,
+            epoch: name,
             phase,
             next: 0,
             packet: 1,
@@ -131,6 +147,12 @@ impl Node {
         }
     }
 
+    /// The largest epoch that it has read.
+    pub(crate) fn newest(&self) -> u8 {
+        let epochs = self.seen.items().iter().map(|record| record.epoch);
+        epochs.max().unwrap_or(0)
+    }
+
     pub(crate) fn has_packets(&self) -> bool {
         self.packet < self.packets_end
     }
@@ -139,17 +161,54 @@ impl Node {
         self.content.items().contains(&packet)
     }
 
-    fn write(&self, code: &mut Vec<u8>) {
-        let left = self.packets_end - self.packet;
-        code.extend([self.phase as u8, self.next, left]);
-        code.push(length(self.flights.items()));
-        for flight in self.flights.items() {
-            code.extend([flight.number, flight.record.code(), flight.progress as u8]);
+    fn write(&self, code: &mut Code) {
+        for part in [self.phase as u8, self.epoch, self.next] {
+            code.push(part);
         }
-        code.push(length(self.seen.items()));
-        code.extend(self.seen.items().iter().map(|record| record.code()));
-        code.push(length(self.content.items()));
-        code.extend(self.content.items());
+        code.push(self.packets_end - self.packet);
+        code.begin(self.flights.items());
+        for flight in self.flights.items() {
+            code.push((flight.number << 2) | flight.progress as u8);
+            flight.record.write(code);
+        }
+        code.begin(self.seen.items());
+        for record in self.seen.items() {
+            record.write(code);
+        }
+        code.begin(self.content.items());
+        for packet in self.content.items() {
+            code.push(*packet);
+        }
+    }
+}
+
+/// A state in few bytes; different states differ in them. Not a `Vec`: without optimization the
+/// search would spend its time in its functions.
+#[derive(Debug)]
+pub(crate) struct Code {
+    bytes: [u8; 256],
+    length: usize,
+}
+
+impl Code {
+    pub(crate) fn new() -> Self {
+        Self {
+            bytes: [0; 256],
+            length: 0,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    fn begin<T>(&mut self, list: &[T]) {
+        self.push(u8::try_from(list.len()).unwrap());
     }
 }
 
@@ -165,6 +224,9 @@ impl State {
 
     /// What an acknowledged packet, or a seal, must never be.
     pub(crate) fn violation(&self) -> Option<String> {
+        if self.nodes.iter().any(|node| node.phase == Phase::Broken) {
+            return Some("a record lacks its `own`, and there is no seal".into());
+        }
         let content = self.seal.as_ref()?.content;
         let mut sealed = 0;
         for packet in content.items() {
@@ -177,29 +239,30 @@ impl State {
         (lost != 0).then(|| format!("acknowledged packets are not in the seal: bits {lost:b}"))
     }
 
-    /// The state in few bytes; different states differ in them.
-    pub(crate) fn code(&self, code: &mut Vec<u8>) {
-        code.clear();
+    /// Overwrites `code` with that of this state.
+    pub(crate) fn write(&self, code: &mut Code) {
+        code.length = 0;
         for list in [self.store.items(), self.network.items()] {
-            code.push(length(list));
+            code.begin(list);
             for (key, record) in list {
-                code.extend([key.code(), record.code()]);
+                code.push(key.code());
+                record.write(code);
             }
         }
         match &self.seal {
             Some(seal) => {
-                code.extend([seal.epoch, length(seal.content.items())]);
-                code.extend(seal.content.items());
+                code.push(seal.epoch);
+                code.begin(seal.content.items());
+                for packet in seal.content.items() {
+                    code.push(*packet);
+                }
             }
             None => code.push(0),
         }
         for node in &self.nodes {
             node.write(code);
         }
-        code.extend([self.acknowledged, self.duplicates]);
+        code.push(self.acknowledged);
+        code.push(self.duplicates);
     }
-}
-
-fn length<T>(list: &[T]) -> u8 {
-    u8::try_from(list.len()).unwrap()
 }

@@ -1,7 +1,7 @@
 //! What may happen next in a state.
 
 use crate::{
-    rules::{Form, is_closing},
+    rules::{Epochs, Form},
     state::{Flight, Key, Kind, Node, Phase, Progress, Record, Seal, State},
 };
 
@@ -12,6 +12,7 @@ pub(crate) enum Step {
     TakeOver { node: u8 },
     Walk { node: u8 },
     Superseded { node: u8 },
+    Impossible { node: u8 },
     FindClosed { node: u8 },
     Send { node: u8, number: u8 },
     Look { node: u8 },
@@ -28,7 +29,7 @@ pub(crate) enum Step {
 pub(crate) fn followers(form: &Form, state: &State, visit: &mut impl FnMut(Step, State)) {
     for index in 0..state.nodes.len() {
         match state.nodes[index].phase {
-            Phase::Absent | Phase::Stopped | Phase::Ended => {}
+            Phase::Absent | Phase::Stopped | Phase::Ended | Phase::Broken => {}
             Phase::Idle => take_over(state, index, visit),
             Phase::Walking if state.nodes[index].flights.is_empty() => {
                 walk(form, state, index, visit);
@@ -43,40 +44,24 @@ fn take_over(state: &State, index: usize, visit: &mut impl FnMut(Step, State)) {
     let mut after = *state;
     let node = &mut after.nodes[index];
     node.phase = Phase::Walking;
-    visit(Step::TakeOver { node: node.epoch }, after);
+    visit(Step::TakeOver { node: node.name }, after);
 }
 
 fn walk(form: &Form, state: &State, index: usize, visit: &mut impl FnMut(Step, State)) {
     let mut after = *state;
     let node = &mut after.nodes[index];
-    let (epoch, number) = (node.epoch, node.next);
+    let number = node.next;
     // With a sequence for each epoch, a node reads that of the epoch before.
-    let before = epoch.saturating_sub(1);
+    let before = node.epoch.saturating_sub(1);
     let step = match state.get(form.key(before, number)) {
+        Some(found) => form.pass(node, found, state.seal.is_some()),
         None => {
-            let own = Record {
-                epoch,
-                kind: Kind::Own,
-                packet: 0,
-            };
-            send(form, &mut after, index, own);
-            Step::Send {
-                node: epoch,
-                number,
+            if form.epochs == Epochs::Chosen {
+                node.epoch = node.newest() + 1;
             }
-        }
-        Some(found) if is_closing(node, found) => {
-            form.finish_seal(node);
-            Step::FindClosed { node: epoch }
-        }
-        Some(found) if found.epoch > epoch => {
-            node.phase = Phase::Stopped;
-            Step::Superseded { node: epoch }
-        }
-        Some(found) => {
-            node.seen.push(found);
-            node.next += 1;
-            Step::Walk { node: epoch }
+            let (node, own) = (node.name, Record::new(node, Kind::Own, 0));
+            send(form, &mut after, index, own);
+            Step::Send { node, number }
         }
     };
     visit(step, after);
@@ -105,7 +90,7 @@ fn work(form: &Form, state: &State, index: usize, visit: &mut impl FnMut(Step, S
                 if let Some(found) = state.get(form.key_sent(node.epoch, flight)) {
                     let mut after = *state;
                     form.learn(&mut after, index, flight_index, found);
-                    visit(Step::Look { node: node.epoch }, after);
+                    visit(Step::Look { node: node.name }, after);
                 }
             }
             Progress::Won | Progress::Lost => {}
@@ -118,7 +103,7 @@ fn work(form: &Form, state: &State, index: usize, visit: &mut impl FnMut(Step, S
                 Some(_) => Phase::Stopped,
                 None => Phase::Owning,
             };
-            visit(Step::CheckSeal { node: node.epoch }, after);
+            visit(Step::CheckSeal { node: node.name }, after);
         }
         Phase::Owning => own(form, state, index, visit),
         Phase::Sealing => seal(state, index, visit),
@@ -139,39 +124,28 @@ fn send_again(
     let mut flight = node.flights.items()[flight_index];
     flight.progress = Progress::Sent;
     node.flights.replace(flight_index, flight);
-    let (node, number) = (node.epoch, flight.number);
-    after
-        .network
-        .insert((form.key(node, number), flight.record));
-    visit(Step::Send { node, number }, after);
+    let (name, epoch, number) = (node.name, node.epoch, flight.number);
+    let key = form.key(epoch, number);
+    after.network.insert((key, flight.record));
+    visit(Step::Send { node: name, number }, after);
 }
 
 fn own(form: &Form, state: &State, index: usize, visit: &mut impl FnMut(Step, State)) {
     let node = &state.nodes[index];
-    let (epoch, number, packet) = (node.epoch, node.next, node.packet);
+    let (name, number, packet) = (node.name, node.next, node.packet);
     if node.has_packets() && node.knows(packet) {
         let mut after = *state;
         after.nodes[index].packet += 1;
         after.acknowledge(packet);
-        let step = Step::Repeat {
-            node: epoch,
-            packet,
-        };
+        let step = Step::Repeat { node: name, packet };
         visit(step, after);
         return;
     }
-    let step = Step::Send {
-        node: epoch,
-        number,
-    };
+    let step = Step::Send { node: name, number };
     if node.has_packets() && may_send(form, node, packet) {
         let mut after = *state;
         after.nodes[index].packet += 1;
-        let record = Record {
-            epoch,
-            kind: Kind::Packet,
-            packet,
-        };
+        let record = Record::new(node, Kind::Packet, packet);
         send(form, &mut after, index, record);
         visit(step, after);
     }
@@ -180,11 +154,7 @@ fn own(form: &Form, state: &State, index: usize, visit: &mut impl FnMut(Step, St
         let node = &mut after.nodes[index];
         node.phase = Phase::Closing;
         node.packet = node.packets_end;
-        let record = Record {
-            epoch,
-            kind: Kind::Close,
-            packet: 0,
-        };
+        let record = Record::new(node, Kind::Close, 0);
         send(form, &mut after, index, record);
         visit(step, after);
     }
@@ -200,10 +170,10 @@ fn may_send(form: &Form, node: &Node, packet: u8) -> bool {
 fn seal(state: &State, index: usize, visit: &mut impl FnMut(Step, State)) {
     let mut after = *state;
     let node = &mut after.nodes[index];
-    let epoch = node.epoch;
+    let (name, epoch) = (node.name, node.epoch);
     if state.seal.is_some() {
         node.phase = Phase::Ended;
-        visit(Step::SealExists { node: epoch }, after);
+        visit(Step::SealExists { node: name }, after);
         return;
     }
     node.phase = Phase::Collecting;
@@ -211,7 +181,7 @@ fn seal(state: &State, index: usize, visit: &mut impl FnMut(Step, State)) {
         epoch,
         content: node.content,
     });
-    visit(Step::Seal { node: epoch }, after);
+    visit(Step::Seal { node: name }, after);
 }
 
 /// Removes one record, whichever.
