@@ -9,7 +9,7 @@ use crate::config::{LogConfig, LogFormat};
 /// Modules of other projects, and their level unless `log.level` names them. What sled says the
 /// server reports in its own words, with file and remedy; the others say at `debug` what every
 /// connection does, and hide what the server says.
-const QUIET: [(&str, &str); 8] = [
+const QUIET: [(&str, &str); 9] = [
     ("sled", "off"),
     ("hyper", "info"),
     ("hyper_util", "info"),
@@ -18,6 +18,7 @@ const QUIET: [(&str, &str); 8] = [
     ("mio", "info"),
     ("tokio_util", "info"),
     ("tower_http", "info"),
+    ("object_store", "warn"),
 ];
 
 /// The log cannot be set up.

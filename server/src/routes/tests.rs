@@ -209,7 +209,7 @@ async fn app_at(
         config,
         metrics,
         seen,
-        openapi_json().into(),
+        (openapi_json().into(), None),
     );
     (app, engine)
 }
