@@ -85,6 +85,12 @@ async fn send(
         }],
         journal: folder.join(format!("{storage}.journal")),
     };
+    let mut damaged = upload.clone();
+    damaged.large[0].checksum = Some(1);
+    let error = object_tier::upload(bucket, damaged, |_| ()).await;
+    println!("a damaged file: {:?}", error.err());
+    let left = bucket.list_all(&format!("s/{storage}")).await?;
+    assert!(left.is_empty(), "{left:?}");
     for what in ["upload", "repeated upload"] {
         let begun = Instant::now();
         let uploaded = object_tier::upload(bucket, upload.clone(), |_| ()).await?;
