@@ -203,8 +203,18 @@ impl ObjectStore for Faulty {
         deletes.boxed()
     }
 
+    /// A list that fails is late: it shows nothing.
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
-        self.inner.list(prefix)
+        let number = self.count.fetch_add(1, Ordering::SeqCst) + 1;
+        let key = prefix.map_or("", |prefix| prefix.as_ref());
+        match (self.plan.lock())(number, "list", key) {
+            Fault::Fail(_) => futures_util::stream::empty().boxed(),
+            Fault::StopBefore | Fault::StopAfter => {
+                self.stopped.notify_one();
+                futures_util::stream::pending().boxed()
+            }
+            _ => self.inner.list(prefix),
+        }
     }
 
     fn list_with_delimiter<'a, 'b, 't>(

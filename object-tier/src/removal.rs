@@ -115,7 +115,7 @@ async fn delete_all(bucket: &Bucket, keys: BTreeSet<String>) -> Result<(), TierE
 /// the first. `now`, in ns since the epoch, only saves requests.
 ///
 /// # Errors
-/// When the store does not answer.
+/// When the store does not answer, or `seal` is not the seal that it has.
 pub async fn collect_unnamed(
     bucket: &Bucket,
     storage: StorageId,
@@ -123,6 +123,15 @@ pub async fn collect_unnamed(
     grace: Duration,
     now: i64,
 ) -> Result<Collected, TierError> {
+    // By the seal of a node that was not the first, the files of the storage would be unnamed.
+    let stored = Seal::get(bucket, storage).await?;
+    if stored.as_ref() != Some(seal) {
+        let node = stored.map_or("no node".into(), |stored| stored.node);
+        return Err(TierError::Superseded {
+            storage: storage.to_string(),
+            reason: format!("{node} sealed it, not {}: get the seal again", seal.node),
+        });
+    }
     let mut named: BTreeSet<_> = seal.files.iter().map(|file| file.key.as_str()).collect();
     named.insert(&seal.heads.key);
     let files = format!("{}/", keys::files(storage));

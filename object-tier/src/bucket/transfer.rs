@@ -25,7 +25,7 @@ impl Bucket {
         range: Range<u64>,
     ) -> Result<Bytes, TierError> {
         self.requests.gets.fetch_add(1, Ordering::Relaxed);
-        let wanted = range.end.saturating_sub(range.start);
+        let (begin, wanted) = (range.start, range.end.saturating_sub(range.start));
         let options = GetOptions {
             range: Some(range.into()),
             ..GetOptions::default()
@@ -33,6 +33,10 @@ impl Bucket {
         let found = match self.store.get_opts(&self.path(key), options).await {
             Ok(found) => found,
             Err(Error::NotFound { .. }) => return Err(TierError::Gone(key.to_owned())),
+            Err(error) if is_behind_end(&error) => {
+                let problem = format!("it ends before byte {begin}, where a range begins");
+                return Err(TierError::damaged(key, problem));
+            }
             Err(error) => return Err(self.failed("get", key)(error)),
         };
         // Shorter if the object ends before; longer if the store does not know ranges.
@@ -155,4 +159,12 @@ impl Multipart {
             tracing::warn!(%error, "parts remain until a lifecycle rule removes them");
         }
     }
+}
+
+/// Whether a range begins behind the end of its object, which is shorter than it was: no later try
+/// can succeed. The clients of the stores say so in their text only.
+fn is_behind_end(error: &Error) -> bool {
+    const SIGNS: [&str; 2] = ["416 Range Not Satisfiable", "Wanted range starting at"];
+    let text = error.to_string();
+    SIGNS.iter().any(|sign| text.contains(sign))
 }

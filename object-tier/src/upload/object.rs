@@ -147,9 +147,9 @@ impl<'a> Sender<'a> {
         self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Writes an object; nobody used its key before. `check` decides from the CRC32C, when all bytes
-    /// are read, whether they are right: otherwise there is no object. `progress` hears of bytes
-    /// that are in the store. `None` if it was stopped.
+    /// Writes an object; nobody used its key before. `check` decides from the CRC32C, when all
+    /// bytes are read, whether they are right: otherwise there is no object. `progress` hears of
+    /// bytes that are in the store. `None` if it was stopped.
     pub(super) async fn send(
         &self,
         key: &str,

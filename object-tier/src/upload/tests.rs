@@ -340,6 +340,84 @@ async fn a_storage_that_is_removed_during_its_upload_stays_removed() {
     }
 }
 
+#[tokio::test]
+async fn four_parts_are_in_memory_at_most() {
+    let store = Faulty::new();
+    let bucket = store.bucket(64);
+    let node = node("a", &[33 << 20, 33 << 20, 20 << 20]);
+    let begun = Arc::new(AtomicU64::new(0));
+    let counted = begun.clone();
+    store.plan(move |_, name, _| {
+        if name == "part" {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Fault::StopBefore
+        } else {
+            Fault::Nothing
+        }
+    });
+    let time = std::time::Duration::from_secs(1);
+    let sent = tokio::time::timeout(time, send(&bucket, &node)).await;
+    assert!(sent.is_err());
+    assert_eq!(begun.load(Ordering::Relaxed), 4);
+}
+
+/// Uploads once; a stop at an operation ends it early.
+async fn send_until(
+    store: &Faulty,
+    bucket: &Bucket,
+    node: &Node,
+    stop_at: u64,
+    fault: Fault,
+) -> Option<Uploaded> {
+    store.plan(move |number, _, _| {
+        if number == stop_at {
+            fault.clone()
+        } else {
+            Fault::Nothing
+        }
+    });
+    let uploaded = tokio::select! {
+        uploaded = send(bucket, node) => Some(uploaded.unwrap()),
+        () = store.stopped() => None,
+    };
+    store.plan(|_, _, _| Fault::Nothing);
+    uploaded
+}
+
+#[tokio::test]
+async fn two_nodes_that_are_killed_again_and_again_agree() {
+    let mut random = bytes(7, 4000).into_iter();
+    let mut random = |below: u8| u64::from(random.next().unwrap() % below);
+    for round in 0..40 {
+        let store = Faulty::new();
+        let bucket = store.bucket(8);
+        let nodes = [node("a", &[70_000, 5]), node("b", &[70_000, 5])];
+        for _ in 0..6 {
+            let chosen = &nodes[usize::try_from(random(2)).unwrap()];
+            let faults = [Fault::StopBefore, Fault::StopAfter];
+            let fault = faults[usize::try_from(random(2)).unwrap()].clone();
+            send_until(&store, &bucket, chosen, 1 + random(14), fault).await;
+        }
+        let mut won = Vec::new();
+        for node in &nodes {
+            if let Uploaded::Sealed { seal, .. } = send(&bucket, node).await.unwrap() {
+                assert_eq!(seal.node, node.upload.node, "{round}");
+                won.push(seal);
+            }
+        }
+        let seal = check_sealed(&bucket, &nodes[0].files).await;
+        assert_eq!(won, std::slice::from_ref(&seal), "{round}");
+        // What no seal names may go, and the storage is as before.
+        let grace = std::time::Duration::ZERO;
+        let now = clock::now_ns();
+        let collected = crate::collect_unnamed(&bucket, storage(), &seal, grace, now);
+        collected.await.unwrap();
+        check_sealed(&bucket, &nodes[0].files).await;
+        let left = bucket.list_all(&keys::storage(storage())).await.unwrap();
+        assert_eq!(left.len(), 4, "{round}: {left:?}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
