@@ -26,7 +26,7 @@ use crate::metrics::{Metrics, Port};
 use crate::routes::{openapi_json, otlp_router, resume_finalizations, router};
 use crate::seal_key::{self, SealKeyError};
 use crate::service_manager::{ServiceManager, keep_informed};
-use crate::tier::{StoreError, Tier};
+use crate::tier::store::{StoreError, Tier};
 use crate::tls::{Tls, TlsError};
 
 /// Why the server cannot run.

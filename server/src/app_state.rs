@@ -26,7 +26,7 @@ use crate::open_files::OpenFiles;
 use crate::provenance::Provenances;
 use crate::query::{Queries, UnreadableData};
 use crate::range::Buffers;
-use crate::tier::Tier;
+use crate::tier::store::Tier;
 use crate::watched_tasks::WatchedTasks;
 
 /// Shared by all requests; only the counters and the stage change.

@@ -8,7 +8,7 @@ use storage_format::{
     paths::FileName, storage_file::StorageState,
 };
 
-use crate::{errno::is_transient, read::FileEnds};
+use crate::{errno::is_transient, file_ends::FileEnds};
 
 /// Size and checksum of the bytes of a packet, which identify them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

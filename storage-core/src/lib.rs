@@ -58,6 +58,7 @@ mod engine;
 mod errno;
 mod error;
 mod fault_macros;
+mod file_ends;
 mod io;
 mod io_thread;
 mod known_repairs;

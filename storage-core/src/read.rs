@@ -15,6 +15,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use storage_format::checksum::crc32c_append;
 
 use crate::{
+    file_ends::FileEnds,
     tier::{Resident, resident_at},
     traced,
 };
@@ -132,16 +133,6 @@ impl ReadFile {
         self.fill(&mut bytes, offset)?;
         Ok(bytes)
     }
-}
-
-/// A file that ends before the bytes that were written to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the file ends at byte {length}, {expected} expected")]
-pub(crate) struct FileEnds {
-    /// Its length.
-    pub(crate) length: u64,
-    /// The length that it needs.
-    pub(crate) expected: u64,
 }
 
 fn fill_exactly(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {

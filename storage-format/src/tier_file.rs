@@ -1,9 +1,9 @@
 //! The tier file (`.tier`): where the files of a finalized storage are in an object store, and
 //! whether their bytes may be absent here.
 //!
-//! It is local: another server that reads the same storage from the store has its own. The CRC32C of
-//! each granule of each file is in a second file (`.tier-sums`), little-endian, one file after the
-//! other, so that a start does not read them. The file is an envelope with the magic `THTIER`.
+//! It is local: another server that reads the same storage from the store has its own. The CRC32C
+//! of each granule of each file is in a second file (`.tier-sums`), little-endian, one file after
+//! the other, so that a start does not read them. The file is an envelope with the magic `THTIER`.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +17,8 @@ use crate::{
 const MAGIC: [u8; 8] = *b"THTIER\0\0";
 const WHAT: &str = "tier file";
 
-/// Bytes of a granule: the smallest part of a file that is fetched, and that has a checksum. The last
-/// granule of a file ends with the file.
+/// Bytes of a granule: the smallest part of a file that is fetched, and that has a checksum. The
+/// last granule of a file ends with the file.
 pub const GRANULE_BYTES: u64 = 64 << 10;
 /// Bytes of the checksum of a granule.
 const SUM_BYTES: u64 = 4;

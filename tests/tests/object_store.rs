@@ -406,3 +406,76 @@ fn a_rare_name_moves_few_bytes() {
         "{moved} of {bytes} bytes"
     );
 }
+
+#[test]
+fn requests_for_an_open_storage_are_sent_to_its_writer() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (_folder, mut one) = start(store.settings("one", ""));
+    let (_other_folder, two) = start(store.settings("two", ""));
+    let storage = one.api().create_storage("first");
+    let path = format!("/api/v1/storages/{storage}");
+    let ask = |server: &Server| server.api().send(&Request::new("GET", &path)).unwrap();
+    until("nobody says who writes it", &two, || {
+        ask(&two).status == 307
+    });
+    let expected = format!("{}{path}", one.url());
+    assert_eq!(ask(&two).header("location"), Some(expected.as_str()));
+
+    // The command follows, with what it sends.
+    let folder = tempfile::tempdir().unwrap();
+    push(&two, &storage, &trace(folder.path()), "65536");
+    let count = |server: &Server| {
+        let url = server.url();
+        let (code, out, errors) = run(&[
+            "query",
+            "--server",
+            &url,
+            "--storage",
+            &storage,
+            "",
+            "--count",
+        ]);
+        assert_eq!(code, 0, "{errors}");
+        out.trim().to_owned()
+    };
+    assert_eq!(
+        (count(&one), count(&two)),
+        (EVENTS.to_string(), EVENTS.to_string())
+    );
+
+    let nodes = two.api().done("GET", "/nodes", None);
+    assert_eq!(nodes["node"], "two");
+    let of = |name: &str, nodes: &Value| {
+        let all = nodes["nodes"].as_array().unwrap();
+        let found = all.iter().find(|node| node["node"] == name).cloned();
+        found.unwrap_or_default()
+    };
+    assert_eq!(of("one", &nodes)["state"], "live", "{nodes}");
+    assert_eq!(of("one", &nodes)["storages_open"], 1, "{nodes}");
+
+    // Without its writer it is nowhere, and nobody says that it is empty.
+    one.kill();
+    until("the writer is not gone", &two, || {
+        let nodes = two.api().done("GET", "/nodes", None);
+        of("one", &nodes)["state"] == "gone"
+    });
+    let refused = ask(&two);
+    assert_eq!(refused.status, 503, "{}", refused.brief());
+    assert_eq!(refused.json()["code"], "writer_gone");
+
+    // It comes back at another address, and the other node knows it.
+    one.restart();
+    let expected = format!("{}{path}", one.url());
+    until("the new address is not known", &two, || {
+        ask(&two).header("location") == Some(expected.as_str())
+    });
+    one.api().finalize(&storage);
+    wait_uploaded(&one, &storage);
+    until("it is not adopted", &two, || ask(&two).status == 200);
+    assert_eq!(count(&two), EVENTS.to_string());
+    let unknown = "/api/v1/storages/01a00000-0000-7000-8000-000000000000";
+    let unknown = two.api().send(&Request::new("GET", unknown)).unwrap();
+    assert_eq!(unknown.status, 404, "{}", unknown.brief());
+}

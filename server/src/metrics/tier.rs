@@ -31,6 +31,32 @@ pub(crate) fn render_tier(
             of(count)
         );
     }
+    counters(requests, cached, &mut all);
+    let gauges = [
+        (
+            "cached_bytes",
+            "Bytes of evicted storages that are here.",
+            cached.here,
+        ),
+        (
+            "waiting_uploads",
+            "Finalized storages that wait for their upload.",
+            status.waiting,
+        ),
+        (
+            "is_failing",
+            "1 while the object store does not answer as it must.",
+            u64::from(status.failure.is_some()),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        metric(&mut all, (name, help, "gauge"), value);
+    }
+    text.extend_from_slice(all.as_bytes());
+}
+
+fn counters(requests: &Requests, cached: &CachedBytes, all: &mut String) {
+    let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let counters = [
         (
             "read_bytes_total",
@@ -64,29 +90,8 @@ pub(crate) fn render_tier(
         ),
     ];
     for (name, help, value) in counters {
-        metric(&mut all, (name, help, "counter"), value);
+        metric(all, (name, help, "counter"), value);
     }
-    let gauges = [
-        (
-            "cached_bytes",
-            "Bytes of evicted storages that are here.",
-            cached.here,
-        ),
-        (
-            "waiting_uploads",
-            "Finalized storages that wait for their upload.",
-            status.waiting,
-        ),
-        (
-            "is_failing",
-            "1 while the object store does not answer as it must.",
-            u64::from(status.failure.is_some()),
-        ),
-    ];
-    for (name, help, value) in gauges {
-        metric(&mut all, (name, help, "gauge"), value);
-    }
-    text.extend_from_slice(all.as_bytes());
 }
 
 fn metric(all: &mut String, (name, help, kind): (&str, &str, &str), value: u64) {

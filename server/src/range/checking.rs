@@ -107,8 +107,8 @@ fn is_checked(file: &RangeFile, part: ByteRange) -> io::Result<bool> {
     file.are_checked(&[part]).map_err(io::Error::other)
 }
 
-/// The bytes of `range` from `at` to the end of their block. Those of a file that may have holes are
-/// fetched one by one, so that the first byte of a block says nothing of the others.
+/// The bytes of `range` from `at` to the end of their block. Those of a file that may have holes
+/// are fetched one by one, so that the first byte of a block says nothing of the others.
 fn part_at(file: &RangeFile, at: u64, range: ByteRange) -> ByteRange {
     ByteRange {
         first: at,

@@ -43,8 +43,8 @@ pub(super) struct Readiness {
     poisoned_storages: u64,
     /// Tasks that should run and have ended: the log has the panic, and a restart starts them.
     ended_tasks: Vec<&'static str>,
-    /// Why the object store does not answer as it must; null while it does, and without one. If the
-    /// server has tokens, only that it fails without the token of a reader.
+    /// Why the object store does not answer as it must; null while it does, and without one. If
+    /// the server has tokens, only that it fails without the token of a reader.
     object_store: Option<String>,
     /// Finalized storages that wait for their upload.
     waiting_uploads: u64,
@@ -151,8 +151,11 @@ pub(super) async fn readyz(
     }
     let poisoned_storages = app.engine.storage_counts().poisoned;
     let ended_tasks = app.background.ended();
-    let store = app.tier.as_ref().map(|tier| tier.status());
-    let store = store.unwrap_or_default();
+    let store = app
+        .tier
+        .as_ref()
+        .map(|tier| tier.status())
+        .unwrap_or_default();
     let is_degraded = failures.storage_count > 0
         || poisoned_storages > 0
         || !ended_tasks.is_empty()
@@ -168,13 +171,7 @@ pub(super) async fn readyz(
         disk_total_bytes: for_readers(counters.disk_total_bytes.get()),
         poisoned_storages,
         ended_tasks,
-        object_store: store.failure.map(|reason| {
-            if reads_all {
-                reason
-            } else {
-                "it does not answer as it must".to_owned()
-            }
-        }),
+        object_store: store.failure.map(|reason| told(reason, reads_all)),
         waiting_uploads: store.waiting,
         failed_storages: failures.storage_count,
         failures: listed
@@ -184,6 +181,15 @@ pub(super) async fn readyz(
             })
             .collect(),
     }))
+}
+
+/// Why the object store fails, for whoever may know.
+fn told(reason: String, reads_all: bool) -> String {
+    if reads_all {
+        reason
+    } else {
+        "it does not answer as it must".to_owned()
+    }
 }
 
 fn recovering(recovery: &RecoveryStatus) -> Problem {

@@ -6,8 +6,9 @@ use storage_core::{StorageFilter, StorageInfo};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 
-use super::{Tier, uploads::now_ns};
+use super::Tier;
 use crate::app_state::AppState;
+use crate::clock;
 
 /// A storage whose data files are here and in the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub(super) async fn run(app: &Arc<AppState>, tier: &Tier) {
                 _ => {}
             }
         }
-        for id in planned(held, other_bytes, (age_max, bytes_max), now_ns()) {
+        for id in planned(held, other_bytes, (age_max, bytes_max), clock::now_ns()) {
             evict(app, id).await;
         }
     }

@@ -6,12 +6,9 @@ use object_tier::{Bucket, Heartbeat, LocalOwner, NodeName, Nodes as Heartbeats, 
 use parking_lot::Mutex;
 use serde::Serialize;
 use storage_format::StorageId;
-use storage_format::storage_file::StorageState;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::{Tier, uploads::now_ns};
-use crate::app_state::AppState;
 use crate::clock;
 
 /// A node.
@@ -67,23 +64,27 @@ impl Nodes {
     }
 
     /// Tells the others that this node lives, and what it writes; learns who else lives.
-    pub(super) async fn give_sign(&self, app: &AppState, tier: &Tier) -> Result<(), TierError> {
-        let written = written(app);
+    pub(super) async fn give_sign(
+        &self,
+        (bucket, url): (&Bucket, &str),
+        written: HashSet<StorageId>,
+        bytes_free: u64,
+    ) -> Result<(), TierError> {
         let heartbeat = Heartbeat {
             node: self.name.clone(),
             boot: self.boot,
-            url: tier.url.clone(),
+            url: url.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            time: now_ns(),
+            time: clock::now_ns(),
             storages_open: written.len() as u64,
-            bytes_free: app.engine.counters().disk_free_bytes.get(),
+            bytes_free,
         };
-        heartbeat.write(&tier.bucket).await?;
-        let heartbeats = Heartbeats::live(&tier.bucket, (&self.name, self.boot)).await?;
+        heartbeat.write(bucket).await?;
+        let heartbeats = Heartbeats::live(bucket, (&self.name, self.boot)).await?;
         *self.latest.lock() = heartbeats;
         self.claimed.lock().retain(|id| written.contains(id));
         for id in written {
-            if !self.claimed.lock().contains(&id) && self.claim(tier, id).await? {
+            if !self.claimed.lock().contains(&id) && self.claim((bucket, url), id).await? {
                 self.claimed.lock().insert(id);
             }
         }
@@ -91,8 +92,12 @@ impl Nodes {
     }
 
     /// Notes in the store that a storage is written here; whether it is.
-    async fn claim(&self, tier: &Tier, id: StorageId) -> Result<bool, TierError> {
-        if let Some(owner) = LocalOwner::of(&tier.bucket, id).await? {
+    async fn claim(
+        &self,
+        (bucket, url): (&Bucket, &str),
+        id: StorageId,
+    ) -> Result<bool, TierError> {
+        if let Some(owner) = LocalOwner::of(bucket, id).await? {
             if owner.node == self.name {
                 return Ok(true);
             }
@@ -104,8 +109,8 @@ impl Nodes {
             );
             return Ok(true);
         }
-        let owner = LocalOwner::new(&self.name, &tier.url);
-        match owner.claim(&tier.bucket, id).await {
+        let owner = LocalOwner::new(&self.name, url);
+        match owner.claim(bucket, id).await {
             Ok(()) => Ok(true),
             // The next round looks who it is.
             Err(TierError::Superseded { .. }) => Ok(false),
@@ -148,22 +153,4 @@ impl Nodes {
         };
         latest.all().iter().map(document).collect()
     }
-}
-
-/// The storages that are written here.
-fn written(app: &AppState) -> HashSet<StorageId> {
-    let all = app
-        .engine
-        .storages()
-        .list(&storage_core::StorageFilter::default());
-    let written = all.into_iter().filter(|info| {
-        matches!(
-            info.state,
-            StorageState::Created
-                | StorageState::Open
-                | StorageState::Recording
-                | StorageState::Finalizing
-        )
-    });
-    written.map(|info| info.id).collect()
 }

@@ -1,5 +1,6 @@
 //! What a node does for the store again and again.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 use tokio::sync::watch;
 
-use super::uploads::{UploadError, is_complete, now_ns, upload, wanted};
+use super::uploads::{UploadError, is_complete, upload, wanted};
 use super::{Tier, adopting, deletions, eviction, labels};
 use crate::app_state::AppState;
+use crate::clock;
 use crate::connection::Stage;
 
 /// One hour, in nanoseconds.
@@ -54,7 +56,9 @@ pub(crate) async fn maintain(
 
 async fn round(app: &Arc<AppState>, tier: &Tier, seen: &mut Seen) {
     let done = async {
-        tier.nodes.give_sign(app, tier).await?;
+        let free = app.engine.counters().disk_free_bytes.get();
+        let place = (&tier.bucket, tier.url.as_str());
+        tier.nodes.give_sign(place, written(app), free).await?;
         deletions::complete(app, tier).await?;
         publish_labels(app, tier).await?;
         upload_all(app, tier, seen).await?;
@@ -75,7 +79,7 @@ async fn upload_all(app: &Arc<AppState>, tier: &Tier, seen: &mut Seen) -> Result
             continue;
         }
         match upload(app, tier, info.id, &Progress::default()).await {
-            Ok(()) => seen.uploaded.push((info.id, now_ns())),
+            Ok(()) => seen.uploaded.push((info.id, clock::now_ns())),
             Err(UploadError::Store(error)) if error.is_passing() => return Err(error),
             Err(error) => tracing::error!(
                 %error, storage = %info.id,
@@ -101,7 +105,7 @@ async fn publish_labels(app: &Arc<AppState>, tier: &Tier) -> Result<(), TierErro
 /// Takes what other nodes have sealed, labelled and removed.
 async fn look_for_news(app: &Arc<AppState>, tier: &Tier, seen: &mut Seen) -> Result<(), TierError> {
     // The clocks of nodes differ, and a hint may be late.
-    let next = hour(now_ns().saturating_sub(2 * HOUR_NS));
+    let next = hour(clock::now_ns().saturating_sub(2 * HOUR_NS));
     let from = seen.from.clone();
     let mut gone = Vec::new();
     for (_, id, hint) in changed_since(&tier.bucket, from.clone()).await? {
@@ -141,7 +145,7 @@ async fn look_for_news(app: &Arc<AppState>, tier: &Tier, seen: &mut Seen) -> Res
 async fn collect(tier: &Tier, seen: &mut Seen) -> Result<(), TierError> {
     let grace = Duration::from_secs(tier.config.grace_seconds);
     let grace_ns = i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX);
-    let now = now_ns();
+    let now = clock::now_ns();
     let is_due = |(_, sealed): &(StorageId, i64)| now.saturating_sub(*sealed) > grace_ns;
     let (due, later): (Vec<_>, Vec<_>) = seen.uploaded.drain(..).partition(is_due);
     seen.uploaded = later;
@@ -158,4 +162,22 @@ async fn collect(tier: &Tier, seen: &mut Seen) -> Result<(), TierError> {
         }
     }
     Ok(())
+}
+
+/// The storages that are written here.
+fn written(app: &AppState) -> HashSet<StorageId> {
+    let all = app
+        .engine
+        .storages()
+        .list(&storage_core::StorageFilter::default());
+    let written = all.into_iter().filter(|info| {
+        matches!(
+            info.state,
+            StorageState::Created
+                | StorageState::Open
+                | StorageState::Recording
+                | StorageState::Finalizing
+        )
+    });
+    written.map(|info| info.id).collect()
 }

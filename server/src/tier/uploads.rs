@@ -76,7 +76,7 @@ pub(crate) async fn upload(
     let upload = Upload {
         storage: id,
         node: tier.node.clone(),
-        now: now_ns(),
+        now: clock::now_ns(),
         storage_file: parts.storage_file,
         small: parts.small.into_iter().map(local).collect(),
         large: parts.large.into_iter().map(local).collect(),
@@ -124,8 +124,4 @@ pub(super) fn tier_file(seal: &Seal, store: &str, sums_at: u64) -> TierFile {
         labels_checksum: 0,
         files: files.collect(),
     }
-}
-
-pub(super) fn now_ns() -> i64 {
-    i64::try_from(clock::since_epoch().as_nanos()).unwrap_or(i64::MAX)
 }

@@ -134,20 +134,8 @@ impl Engine {
             blocking: blocking.clone(),
         };
         let slots = Slots::new(registry.folder().to_owned());
-        let transfer = Transfer {
-            registry: Arc::clone(&registry),
-            agents: Arc::clone(&services.agents),
-            reading: reading.clone(),
-            ingest: ingest.clone(),
-            import_share: import_share(config),
-            io_thread: services.io_thread.clone(),
-            catalog: Arc::clone(&services.catalog),
-            space: Arc::clone(&services.space),
-            block_cache: Arc::clone(&block_cache),
-            blocking: blocking.clone(),
-            tasks: Arc::clone(&tasks),
-            slots: slots.clone(),
-        };
+        let handles = (&registry, &services, &tasks, &blocking);
+        let transfer = transfer(handles, (&reading, &ingest), (&block_cache, &slots));
         let tiering = Tiering {
             registry: Arc::clone(&registry),
             transfer: transfer.clone(),
@@ -382,6 +370,28 @@ impl Engine {
                 source: std::io::Error::other(failure.unwrap_or_default()),
             }),
         }
+    }
+}
+
+/// The handle of copies, exports and imports.
+fn transfer(
+    (registry, services, tasks, blocking): (&Arc<Registry>, &Services, &Arc<Tasks>, &Blocking),
+    (reading, ingest): (&Reading, &Ingest),
+    (block_cache, slots): (&Arc<BlockCache>, &Slots),
+) -> Transfer {
+    Transfer {
+        registry: Arc::clone(registry),
+        agents: Arc::clone(&services.agents),
+        reading: reading.clone(),
+        ingest: ingest.clone(),
+        import_share: import_share(&services.config),
+        io_thread: services.io_thread.clone(),
+        catalog: Arc::clone(&services.catalog),
+        space: Arc::clone(&services.space),
+        block_cache: Arc::clone(block_cache),
+        blocking: blocking.clone(),
+        tasks: Arc::clone(tasks),
+        slots: slots.clone(),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Storages in an object store: what has to be uploaded, what may be evicted, and storages that come
-//! from there.
+//! Storages in an object store: what has to be uploaded, what may be evicted, and storages that
+//! come from there.
 
 mod adoption;
 

@@ -1,13 +1,13 @@
 //! Files of finalized storages whose bytes are in an object store, and may be absent here.
 //!
-//! Such a file has its full length and holes: a *granule* of 64 KiB that is absent is fetched, compared
-//! with its checksum, and written where it belongs, so that whatever reads the file afterwards reads a
-//! local file (decision 0221). Nothing else says which granules are there: after a start, what is in
-//! the file counts if its checksum does.
+//! Such a file has its full length and holes: a *granule* of 64 KiB that is absent is fetched,
+//! compared with its checksum, and written where it belongs, so that whatever reads the file
+//! afterwards reads a local file (decision 0221). Nothing else says which granules are there: after
+//! a start, what is in the file counts if its checksum does.
 //!
-//! A reader that did not know of this would read zeros from a hole. So the table of such files is one
-//! for the process, and [`ReadFile`](crate::read::ReadFile), through which every file of a storage is
-//! read, asks it; no reader can forget to.
+//! A reader that did not know of this would read zeros from a hole. So the table of such files is
+//! one for the process, and [`ReadFile`](crate::read::ReadFile), through which every file of a
+//! storage is read, asks it; no reader can forget to.
 
 mod ahead;
 mod granules;

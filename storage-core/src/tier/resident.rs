@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{StorageError, io::open_with_holes};
 
-/// Granules that are fetched although nobody asked for them, because they are between others: 1 MiB.
+/// Granules that are fetched although nobody asked for them, because they are between others: 1
+/// MiB.
 const GAP: u64 = 16;
 /// Granules of one request: 4 MiB.
 const RUN: u64 = 64;
@@ -86,8 +87,9 @@ impl Resident {
         granules_of(range).all(|granule| self.known.has(granule))
     }
 
-    /// Lets all bytes of the ranges be read from the file: fetches those that are absent, several at
-    /// once. A granule is fetched once, however many wait for it, and also when they stop waiting.
+    /// Lets all bytes of the ranges be read from the file: fetches those that are absent, several
+    /// at once. A granule is fetched once, however many wait for it, and also when they stop
+    /// waiting.
     pub(crate) async fn ensure(self: &Arc<Self>, ranges: &[Range<u64>]) -> io::Result<()> {
         self.slot.note_use();
         let mut wanted: Vec<u64> = ranges.iter().flat_map(granules_of).collect();
@@ -244,8 +246,8 @@ impl Resident {
         io::Error::other(StorageError::damaged(&self.slot.path)(error))
     }
 
-    /// Compares a granule that was in the file when it was opened; one that does not match is absent.
-    /// Blocks the thread.
+    /// Compares a granule that was in the file when it was opened; one that does not match is
+    /// absent. Blocks the thread.
     fn compare(&self, granule: u64) {
         if self.known.has(granule) || !self.found.has(granule) {
             return;

@@ -88,8 +88,8 @@ impl Slot {
         Ok(resident)
     }
 
-    /// Gives the space of the file back: a file of holes takes its name. Whoever has it open reads on
-    /// in the one before, which is complete as far as it was known to be. Blocks the thread.
+    /// Gives the space of the file back: a file of holes takes its name. Whoever has it open reads
+    /// on in the one before, which is complete as far as it was known to be. Blocks the thread.
     fn empty(&self) -> io::Result<u64> {
         let mut open = self.open.lock();
         replace_with_hole(&self.path, self.file.length)?;

@@ -1,5 +1,5 @@
-//! A proxy before an object store that delays, refuses, cuts, and drops answers after their requests
-//! took effect. It understands as much of HTTP/1.1 as a client of S3 sends.
+//! A proxy before an object store that delays, refuses, cuts, and drops answers after their
+//! requests took effect. It understands as much of HTTP/1.1 as a client of S3 sends.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};

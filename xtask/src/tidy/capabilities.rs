@@ -29,6 +29,7 @@ const CAPABILITIES: &[Capability] = &[
         applies_to: &[],
         allowed_in: &[
             "client/src/clock.rs",
+            "object-tier/src/clock.rs",
             "query-engine/src/clock.rs",
             "recording/src/clock.rs",
             "server/src/clock.rs",
@@ -43,6 +44,8 @@ const CAPABILITIES: &[Capability] = &[
         // Secrets come from the library that protects them.
         allowed_in: &[
             "client/src/seal/keys.rs",
+            "object-tier/src/clock.rs",
+            "object-tier/src/nonce.rs",
             "server/src/secrets.rs",
             "storage-core/src/clock.rs",
         ],
@@ -55,6 +58,7 @@ const CAPABILITIES: &[Capability] = &[
         allowed_in: &[
             "client/src/",
             "io-trace/src/tracer.rs",
+            "object-tier/src/clock.rs",
             "server/src/",
             "storage-core/src/",
             "xtask/",

@@ -122,6 +122,11 @@ const ROOMS: &[Room] = &[
         floor: 3,
         may_import: &["storage-core", "storage-format"],
     },
+    Room {
+        name: "object-tier",
+        floor: 1,
+        may_import: &["storage-format"],
+    },
     // It reads storages over HTTP or from a folder, never through `storage-core`.
     Room {
         name: "client",
@@ -149,6 +154,7 @@ const ROOMS: &[Room] = &[
             "io-analysis",
             "io-trace",
             "migrations",
+            "object-tier",
             "query-engine",
             "query-language",
             "recording",
@@ -207,7 +213,16 @@ const RESERVED: &[(&str, &[&str], &str)] = &[
     ),
     ("blake3", &["storage-format"], "only seals use it"),
     ("subtle", &["server"], "only its secrets need it"),
-    ("reqwest", &["client"], "the server makes no HTTP requests"),
+    (
+        "reqwest",
+        &["client", "object-tier"],
+        "the server asks nobody but the object store",
+    ),
+    (
+        "object_store",
+        &["object-tier"],
+        "only object-tier knows the store",
+    ),
     (
         "arrow-array",
         &["row-formats"],

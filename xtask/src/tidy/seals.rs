@@ -11,7 +11,14 @@ const SEALS: &[(&str, &[&str])] = &[
     ("tokio_uring", &["storage-core/src/io/uring"]),
     ("bincode", &["storage-format/src/"]),
     ("subtle", &["server/src/secrets"]),
-    ("rustls", &["server/src/tls", "client/src/http/tls"]),
+    (
+        "rustls",
+        &[
+            "server/src/tls",
+            "client/src/http/tls",
+            "object-tier/src/settings",
+        ],
+    ),
     ("rustls_native_certs", &["client/src/http/tls"]),
     ("tokio_rustls", &["server/src/tls"]),
 ];
