@@ -85,12 +85,6 @@ async fn send(
         }],
         journal: folder.join(format!("{storage}.journal")),
     };
-    let mut damaged = upload.clone();
-    damaged.large[0].checksum = Some(1);
-    let error = object_tier::upload(bucket, damaged, |_| ()).await;
-    println!("a damaged file: {:?}", error.err());
-    let left = bucket.list_all(&format!("s/{storage}")).await?;
-    assert!(left.is_empty(), "{left:?}");
     for what in ["upload", "repeated upload"] {
         let begun = Instant::now();
         let uploaded = object_tier::upload(bucket, upload.clone(), |_| ()).await?;
@@ -102,7 +96,22 @@ async fn send(
     assert!(matches!(again, Uploaded::SealedByOther(_)), "{again:?}");
     std::fs::remove_file(&upload.journal)?;
     let seal = Seal::get(bucket, storage).await?;
+    refuse_damaged(bucket, upload).await?;
     Ok(seal.ok_or("no seal")?)
+}
+
+/// Nothing remains of the upload of a damaged file, under another id.
+async fn refuse_damaged(bucket: &Bucket, mut upload: Upload) -> Outcome {
+    let storage = StorageId::new(upload.storage.unix_millis(), [7; 10]);
+    upload.storage = storage;
+    upload.large[0].checksum = Some(1);
+    let journal = upload.journal.clone();
+    let error = object_tier::upload(bucket, upload, |_| ()).await;
+    println!("a damaged file: {:?}", error.err());
+    let left = bucket.list_all(&format!("s/{storage}")).await?;
+    assert!(left.is_empty(), "{left:?}");
+    std::fs::remove_file(journal)?;
+    Ok(())
 }
 
 async fn read(bucket: &Bucket, seal: &Seal, path: &Path) -> Outcome {

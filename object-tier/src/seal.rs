@@ -246,15 +246,12 @@ impl Seal {
 pub(crate) fn check_name(storage: StorageId, name: &str) -> Result<(), String> {
     let refused = || format!("it names {:?}, which is no file of it", shown(name));
     let parsed: FileName = name.parse().map_err(|_| refused())?;
-    let is_own = match &parsed {
-        FileName::Storage(id)
-        | FileName::Local(id)
-        | FileName::Checksums(id)
-        | FileName::StorageCopy(id)
-        | FileName::Repairs(id)
-        | FileName::Seal(id) => *id == storage,
-        _ => true,
+    // An agent may be named as a storage; the other names have digits or the id of their storage.
+    let of_storage = match &parsed {
+        FileName::Agent(_) => None,
+        _ => name.split('.').next().and_then(|stem| stem.parse().ok()),
     };
+    let is_own = of_storage.is_none_or(|id: StorageId| id == storage);
     // Only the one spelling: names are compared as text.
     if is_own && parsed.to_string() == name {
         Ok(())
