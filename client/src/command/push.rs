@@ -96,6 +96,11 @@ impl Push {
                 Some(text) => Some(client.find_storage(text).await?.id),
                 None => None,
             };
+            // Its agents and streams are declared there, too.
+            let client = match storage {
+                Some(id) => client.at_writer(id).await?,
+                None => client,
+            };
             let options = PushOptions {
                 storage,
                 packet_bytes: self.packet_bytes,

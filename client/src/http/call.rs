@@ -194,6 +194,12 @@ impl Client {
         self
     }
 
+    /// The same client of another server.
+    pub(super) fn with_server(mut self, server: ServerUrl) -> Self {
+        self.server = server;
+        self
+    }
+
     /// The server.
     pub fn server(&self) -> &ServerUrl {
         &self.server

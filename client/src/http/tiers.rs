@@ -64,6 +64,18 @@ impl Client {
             .await
     }
 
+    /// A client of the node that writes a storage: of this server, unless it says another one.
+    pub async fn at_writer(self, id: Uuid) -> Result<Self, ClientError> {
+        let url = self.server().api(&["storages", &id.to_string()]);
+        let path = url.strip_prefix(&self.server().to_string());
+        let path = path.unwrap_or_default().to_owned();
+        let response = self.send(Call::new(Method::GET, url)).await?;
+        match response.url().as_str().strip_suffix(&path) {
+            Some(base) => Ok(self.with_server(base.parse()?)),
+            None => Ok(self),
+        }
+    }
+
     /// The nodes that share the object store.
     pub async fn nodes(&self) -> Result<Nodes, ClientError> {
         let url = self.server().api(&["nodes"]);

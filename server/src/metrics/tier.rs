@@ -46,7 +46,7 @@ pub(crate) fn render_tier(
         (
             "is_failing",
             "1 while the object store does not answer as it must.",
-            u64::from(status.failure.is_some()),
+            u64::from(status.failure().is_some()),
         ),
     ];
     for (name, help, value) in gauges {

@@ -30,8 +30,8 @@ pub(super) struct Health {
 /// Whether the server accepts requests, and what does not work.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Readiness {
-    /// `ready`, or `degraded` while a storage is FAILED or poisoned, a task has ended, or the object
-    /// store does not answer.
+    /// `ready`, or `degraded` while a storage is FAILED or poisoned, a task has ended, or the
+    /// object store does not answer.
     status: &'static str,
     /// Ingest is stopped because the disk is low; reads continue.
     disk_low: bool,
@@ -159,7 +159,7 @@ pub(super) async fn readyz(
     let is_degraded = failures.storage_count > 0
         || poisoned_storages > 0
         || !ended_tasks.is_empty()
-        || store.failure.is_some();
+        || store.failure().is_some();
     let counters = app.engine.counters();
     let reads_all = app.access.reads_all(&caller);
     let listed = failures.storages.into_iter().filter(|_| reads_all);
@@ -171,7 +171,7 @@ pub(super) async fn readyz(
         disk_total_bytes: for_readers(counters.disk_total_bytes.get()),
         poisoned_storages,
         ended_tasks,
-        object_store: store.failure.map(|reason| told(reason, reads_all)),
+        object_store: store.failure().map(|reason| told(reason, reads_all)),
         waiting_uploads: store.waiting,
         failed_storages: failures.storage_count,
         failures: listed

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_tier::{Hint, TierError, changed_since, collect_unnamed, hour, sealed_since};
+use object_tier::{
+    HEARTBEAT_INTERVAL, Hint, TierError, changed_since, collect_unnamed, hour, sealed_since,
+};
 use storage_core::{Progress, StorageFilter};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -19,16 +21,8 @@ use crate::connection::Stage;
 /// One hour, in nanoseconds.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// What a node has seen so far.
-#[derive(Debug, Default)]
-struct Seen {
-    /// The hour from which news are looked for; none: all.
-    from: Option<String>,
-    /// Uploaded storages whose remains may be collected, with the time of their seal.
-    uploaded: Vec<(StorageId, i64)>,
-}
-
-/// Uploads, evicts and looks for storages of other nodes until the server stops.
+/// Uploads, evicts and looks for storages of other nodes until the server stops. A long upload
+/// holds up nothing else: others would take the node for gone.
 pub(crate) async fn maintain(
     app: Arc<AppState>,
     tier: Arc<Tier>,
@@ -38,48 +32,88 @@ pub(crate) async fn maintain(
         // An error means that the sender is gone; the server is stopping then, too.
         let _ = stage.wait_for(|stage| *stage > Stage::Running).await;
     };
-    tokio::pin!(watching);
-    let interval = Duration::from_secs(tier.config.check_seconds);
-    let mut seen = Seen::default();
-    loop {
-        tokio::select! {
-            () = &mut watching => break,
-            () = round(&app, &tier, &mut seen) => {}
-        }
-        tokio::select! {
-            () = &mut watching => break,
-            () = tier.wake.notified() => {}
-            () = tokio::time::sleep(interval) => {}
-        }
+    tokio::select! {
+        () = watching => {}
+        () = signs(&app, &tier) => {}
+        () = news(&app, &tier) => {}
+        () = uploads(&app, &tier) => {}
     }
 }
 
-async fn round(app: &Arc<AppState>, tier: &Tier, seen: &mut Seen) {
-    let done = async {
+/// When the next round begins.
+struct Pace {
+    interval: Duration,
+    wake: watch::Receiver<u64>,
+}
+
+impl Pace {
+    fn of(tier: &Tier) -> Self {
+        Self {
+            interval: Duration::from_secs(tier.config.check_seconds),
+            wake: tier.wake.subscribe(),
+        }
+    }
+
+    async fn next(&mut self) {
+        // Without a sender there is no server.
+        let _ = tokio::time::timeout(self.interval, self.wake.changed()).await;
+    }
+}
+
+/// Tells the other nodes that this one lives, and what it writes.
+async fn signs(app: &AppState, tier: &Tier) {
+    let mut pace = Pace::of(tier);
+    // A node is gone without a sign for 30 s.
+    pace.interval = pace.interval.min(HEARTBEAT_INTERVAL);
+    loop {
         let free = app.engine.counters().disk_free_bytes.get();
         let place = (&tier.bucket, tier.url.as_str());
-        tier.nodes.give_sign(place, written(app), free).await?;
-        deletions::complete(app, tier).await?;
-        publish_labels(app, tier).await?;
-        upload_all(app, tier, seen).await?;
-        look_for_news(app, tier, seen).await?;
-        collect(tier, seen).await
-    };
-    match done.await {
-        Ok(()) => tier.note_success(),
-        Err(error) => tier.note_failure(&error),
+        let given = tier.nodes.give_sign(place, written(app), free).await;
+        tier.note("sign of life", given);
+        pace.next().await;
     }
-    tier.status.lock().waiting = wanted(app, tier).len() as u64;
-    eviction::run(app, tier).await;
 }
 
-async fn upload_all(app: &Arc<AppState>, tier: &Tier, seen: &mut Seen) -> Result<(), TierError> {
+/// Follows the other nodes, and tells them of deletions and labels.
+async fn news(app: &Arc<AppState>, tier: &Tier) {
+    let (mut pace, mut from) = (Pace::of(tier), None);
+    loop {
+        let done = async {
+            deletions::complete(app, tier).await?;
+            publish_labels(app, tier).await?;
+            look_for_news(app, tier, &mut from).await
+        };
+        tier.note("news", done.await);
+        pace.next().await;
+    }
+}
+
+/// Uploads, and gives space back.
+async fn uploads(app: &Arc<AppState>, tier: &Tier) {
+    let (mut pace, mut uploaded) = (Pace::of(tier), Vec::new());
+    loop {
+        let done = async {
+            upload_all(app, tier, &mut uploaded).await?;
+            collect(tier, &mut uploaded).await
+        };
+        tier.note("upload", done.await);
+        tier.status.lock().waiting = wanted(app, tier).len() as u64;
+        eviction::run(app, tier).await;
+        pace.next().await;
+    }
+}
+
+async fn upload_all(
+    app: &Arc<AppState>,
+    tier: &Tier,
+    uploaded: &mut Vec<(StorageId, i64)>,
+) -> Result<(), TierError> {
     for info in wanted(app, tier) {
         if !is_complete(app, info.id) {
             continue;
         }
         match upload(app, tier, info.id, &Progress::default()).await {
-            Ok(()) => seen.uploaded.push((info.id, clock::now_ns())),
+            Ok(()) => uploaded.push((info.id, clock::now_ns())),
             Err(UploadError::Store(error)) if error.is_passing() => return Err(error),
             Err(error) => tracing::error!(
                 %error, storage = %info.id,
@@ -103,10 +137,14 @@ async fn publish_labels(app: &Arc<AppState>, tier: &Tier) -> Result<(), TierErro
 }
 
 /// Takes what other nodes have sealed, labelled and removed.
-async fn look_for_news(app: &Arc<AppState>, tier: &Tier, seen: &mut Seen) -> Result<(), TierError> {
+async fn look_for_news(
+    app: &Arc<AppState>,
+    tier: &Tier,
+    seen_from: &mut Option<String>,
+) -> Result<(), TierError> {
     // The clocks of nodes differ, and a hint may be late.
     let next = hour(clock::now_ns().saturating_sub(2 * HOUR_NS));
-    let from = seen.from.clone();
+    let from = seen_from.clone();
     let mut gone = Vec::new();
     for (_, id, hint) in changed_since(&tier.bucket, from.clone()).await? {
         match hint {
@@ -137,18 +175,18 @@ async fn look_for_news(app: &Arc<AppState>, tier: &Tier, seen: &mut Seen) -> Res
     for id in gone {
         deletions::follow(app, tier, id).await;
     }
-    seen.from = Some(next);
+    *seen_from = Some(next);
     Ok(())
 }
 
 /// Removes what interrupted uploads left.
-async fn collect(tier: &Tier, seen: &mut Seen) -> Result<(), TierError> {
+async fn collect(tier: &Tier, uploaded: &mut Vec<(StorageId, i64)>) -> Result<(), TierError> {
     let grace = Duration::from_secs(tier.config.grace_seconds);
     let grace_ns = i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX);
     let now = clock::now_ns();
     let is_due = |(_, sealed): &(StorageId, i64)| now.saturating_sub(*sealed) > grace_ns;
-    let (due, later): (Vec<_>, Vec<_>) = seen.uploaded.drain(..).partition(is_due);
-    seen.uploaded = later;
+    let (due, later): (Vec<_>, Vec<_>) = uploaded.drain(..).partition(is_due);
+    *uploaded = later;
     for (id, _) in due {
         let Some(seal) = object_tier::Seal::get(&tier.bucket, id).await? else {
             continue;

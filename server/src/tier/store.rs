@@ -1,6 +1,6 @@
 //! The object store, as a node uses it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use object_tier::{Bucket, NodeName, Reader, Requests, TierError};
 use parking_lot::Mutex;
 use storage_core::Engine;
 use storage_format::StorageId;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use super::nodes::{self, NodeDocument};
 use super::source;
@@ -30,19 +30,29 @@ pub(crate) struct Tier {
     pub(super) unknown: Mutex<HashMap<StorageId, Instant>>,
     /// One look-up of a storage at a time.
     pub(super) adopting: tokio::sync::Mutex<()>,
+    /// One upload at a time: it is parallel in itself, and has a journal.
+    pub(super) uploading: tokio::sync::Mutex<()>,
     /// The document of deletions is changed by one at a time.
     pub(super) deleting: tokio::sync::Mutex<()>,
     pub(super) nodes: nodes::Nodes,
-    pub(super) wake: Notify,
+    /// Counts the reasons to begin the next rounds now.
+    pub(super) wake: watch::Sender<u64>,
 }
 
 /// How the store does.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Status {
-    /// Why the last round failed, if it did.
-    pub(crate) failure: Option<String>,
+    /// Why the last round of each work failed, if it did.
+    failures: BTreeMap<&'static str, String>,
     /// Storages that wait for their upload.
     pub(crate) waiting: u64,
+}
+
+impl Status {
+    /// Why the store does not answer as it must, if it does not.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failures.values().next().cloned()
+    }
 }
 
 /// Why the store cannot be used at all.
@@ -89,9 +99,10 @@ impl Tier {
             status: Mutex::default(),
             unknown: Mutex::default(),
             adopting: tokio::sync::Mutex::default(),
+            uploading: tokio::sync::Mutex::default(),
             deleting: tokio::sync::Mutex::default(),
             nodes,
-            wake: Notify::new(),
+            wake: watch::Sender::new(0),
         })))
     }
 
@@ -121,24 +132,31 @@ impl Tier {
 
     /// Begins the next round now.
     pub(crate) fn wake(&self) {
-        self.wake.notify_one();
+        self.wake
+            .send_modify(|reasons| *reasons = reasons.wrapping_add(1));
     }
 
-    pub(super) fn note_failure(&self, error: &TierError) {
+    /// Notes how a round of some work has ended.
+    pub(super) fn note(&self, work: &'static str, ended: Result<(), TierError>) {
         let mut status = self.status.lock();
-        if status.failure.is_none() {
-            tracing::warn!(
-                %error,
-                "the object store does not answer as it must; uploads wait, and what is here is \
-                 served"
-            );
-        }
-        status.failure = Some(error.to_string());
-    }
-
-    pub(super) fn note_success(&self) {
-        if self.status.lock().failure.take().is_some() {
-            tracing::info!("the object store answers again");
+        let was_failing = !status.failures.is_empty();
+        match ended {
+            Ok(()) => {
+                status.failures.remove(work);
+                if was_failing && status.failures.is_empty() {
+                    tracing::info!("the object store answers again");
+                }
+            }
+            Err(error) => {
+                if !was_failing {
+                    tracing::warn!(
+                        %error, work,
+                        "the object store does not answer as it must; uploads wait, and what is \
+                         here is served"
+                    );
+                }
+                status.failures.insert(work, error.to_string());
+            }
         }
     }
 }

@@ -63,7 +63,11 @@ pub(crate) async fn upload(
     id: StorageId,
     progress: &Progress,
 ) -> Result<(), UploadError> {
+    let _uploading = tier.uploading.lock().await;
     let info = app.engine.storages().get(id)?;
+    if app.engine.tiering().info(id)?.is_some() {
+        return Ok(());
+    }
     let parts = app.engine.tiering().parts(id).await?;
     progress.begin(parts.large.iter().map(|part| part.length).sum());
     let local = |part: TierPart| LocalFile {

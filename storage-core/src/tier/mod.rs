@@ -10,6 +10,7 @@
 //! storage is read, asks it; no reader can forget to.
 
 mod ahead;
+mod facts;
 mod granules;
 mod known;
 mod resident;

@@ -21,8 +21,8 @@ use tokio::sync::watch;
 
 use super::{
     ahead::{Scans, Step},
+    facts::Facts,
     granules::{Granules, bytes_of, granules_of, runs},
-    slots::Slot,
 };
 use crate::{StorageError, io::open_with_holes};
 
@@ -35,7 +35,7 @@ const RUN: u64 = 64;
 /// A file that may have holes, open since its first reader.
 #[derive(Debug)]
 pub(crate) struct Resident {
-    slot: Arc<Slot>,
+    facts: Arc<Facts>,
     file: Arc<File>,
     /// The checksums of its granules.
     sums: Box<[u8]>,
@@ -50,12 +50,12 @@ pub(crate) struct Resident {
 
 impl Resident {
     /// Opens the file of a slot; one that is missing or cut is one hole.
-    pub(super) fn open(slot: &Arc<Slot>) -> io::Result<Self> {
-        let about = &slot.file;
-        let file = open_with_holes(&slot.path, about.length)?;
+    pub(super) fn open(facts: &Arc<Facts>) -> io::Result<Self> {
+        let about = &facts.file;
+        let file = open_with_holes(&facts.path, about.length)?;
         let length = usize::try_from(about.sums_length()).map_err(io::Error::other)?;
         let mut sums = vec![0; length];
-        File::open(slot.sums_path())?.read_exact_at(&mut sums, about.sums_at)?;
+        File::open(facts.sums_path())?.read_exact_at(&mut sums, about.sums_at)?;
         about.check_sums(&sums).map_err(io::Error::other)?;
         let found = Granules::new(about.granules());
         for data in data_of(&file, about.length)? {
@@ -64,7 +64,7 @@ impl Resident {
             }
         }
         Ok(Self {
-            slot: Arc::clone(slot),
+            facts: Arc::clone(facts),
             file: Arc::new(file),
             sums: sums.into(),
             known: Granules::new(about.granules()),
@@ -79,7 +79,7 @@ impl Resident {
     }
 
     fn length(&self) -> u64 {
-        self.slot.file.length
+        self.facts.file.length
     }
 
     /// Whether all bytes of a range can be read from the file.
@@ -91,12 +91,12 @@ impl Resident {
     /// at once. A granule is fetched once, however many wait for it, and also when they stop
     /// waiting.
     pub(crate) async fn ensure(self: &Arc<Self>, ranges: &[Range<u64>]) -> io::Result<()> {
-        self.slot.note_use();
+        self.facts.note_use();
         let mut wanted: Vec<u64> = ranges.iter().flat_map(granules_of).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let missing = |granule: &u64| !self.known.has(*granule);
-        let (all, cache) = (wanted.len() as u64, &self.slot.cache);
+        let (all, cache) = (wanted.len() as u64, &self.facts.cache);
         wanted.retain(missing);
         let hits = all.saturating_sub(wanted.len() as u64);
         cache.hits.fetch_add(hits, Ordering::Relaxed);
@@ -177,22 +177,22 @@ impl Resident {
         }
         let this = Arc::clone(self);
         let ranges = [range.clone()];
-        self.slot
+        self.facts
             .cache
             .handle
             .block_on(async move { this.ensure(&ranges).await })
     }
 
     async fn bytes(&self, range: &Range<u64>) -> io::Result<Bytes> {
-        let source = self.slot.cache.source.read().clone();
+        let source = self.facts.cache.source.read().clone();
         let Some(source) = source else {
             let what = format!(
                 "{} is in an object store, and none is configured: set [object_store]",
-                self.slot.path.display()
+                self.facts.path.display()
             );
             return Err(io::Error::other(what));
         };
-        let fetched = source.fetch(&self.slot.file.key, range.clone()).await?;
+        let fetched = source.fetch(&self.facts.file.key, range.clone()).await?;
         if fetched.len() as u64 == range.end.saturating_sub(range.start) {
             return Ok(fetched);
         }
@@ -207,13 +207,13 @@ impl Resident {
         let bytes = self.bytes(&range).await?;
         let write = move || {
             self.check(range.start, &bytes)?;
-            crate::io::write_into_hole(&self.slot.path, &self.file, &bytes, range.start)?;
+            crate::io::write_into_hole(&self.facts.path, &self.file, &bytes, range.start)?;
             let mut new = 0_u64;
             for granule in run {
                 let is_new = self.known.add(granule) && !self.found.has(granule);
                 new = new.saturating_add(if is_new { GRANULE_BYTES } else { 0 });
             }
-            self.slot.add_here(new);
+            self.facts.add_here(new);
             Ok(())
         };
         let written = tokio::task::spawn_blocking(write).await;
@@ -240,10 +240,10 @@ impl Resident {
             kind: FormatErrorKind::Checksum { stored, computed },
         };
         tracing::error!(
-            %error, storage = %self.slot.storage, key = %self.slot.file.key,
+            %error, storage = %self.facts.storage, key = %self.facts.file.key,
             "an object in the object store is not what was uploaded; its bytes are not used"
         );
-        io::Error::other(StorageError::damaged(&self.slot.path)(error))
+        io::Error::other(StorageError::damaged(&self.facts.path)(error))
     }
 
     /// Compares a granule that was in the file when it was opened; one that does not match is
@@ -287,7 +287,7 @@ impl Resident {
 
     /// The bytes `range`, from a piece around them that is fetched into memory.
     fn piece(&self, range: &Range<u64>, piece: Range<u64>) -> io::Result<Bytes> {
-        let bytes = self.slot.cache.handle.block_on(self.bytes(&piece))?;
+        let bytes = self.facts.cache.handle.block_on(self.bytes(&piece))?;
         self.check(piece.start, &bytes)?;
         self.scans.lock().keep(range.end, piece.start, &bytes);
         let from = usize::try_from(range.start.saturating_sub(piece.start));

@@ -12,10 +12,14 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use storage_format::{StorageId, paths::FileName, tier_file::TieredFile};
+use storage_format::{StorageId, tier_file::TieredFile};
 use tokio::runtime::Handle;
 
-use super::{BlockSource, CachedBytes, resident::Resident};
+use super::{
+    BlockSource, CachedBytes,
+    facts::{Cache, Facts},
+    resident::Resident,
+};
 use crate::io::replace_with_hole;
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::default);
@@ -27,63 +31,21 @@ struct Table {
     slots: RwLock<HashMap<PathBuf, Arc<Slot>>>,
 }
 
-/// A file that may have holes.
+/// A file that may have holes, and the file that is open since its first reader.
 #[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) path: PathBuf,
-    pub(super) storage: StorageId,
-    pub(super) file: TieredFile,
-    pub(super) cache: Arc<Cache>,
-    /// Open since its first reader.
+struct Slot {
+    facts: Arc<Facts>,
     open: Mutex<Option<Arc<Resident>>>,
-    /// Bytes of it that are here.
-    pub(super) here: AtomicU64,
-    /// When it was read last, as a number of reads.
-    used: AtomicU64,
-}
-
-/// What all slots of an engine share.
-#[derive(Debug)]
-pub(super) struct Cache {
-    pub(super) source: RwLock<Option<Arc<dyn BlockSource>>>,
-    pub(super) handle: Handle,
-    pub(super) here: AtomicU64,
-    pub(super) hits: AtomicU64,
-    pub(super) misses: AtomicU64,
-    reads: AtomicU64,
 }
 
 impl Slot {
-    /// Counts bytes that were written to the file.
-    pub(super) fn add_here(&self, bytes: u64) {
-        self.here.fetch_add(bytes, Ordering::Relaxed);
-        self.cache.here.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn note_use(&self) {
-        let now = self.cache.reads.fetch_add(1, Ordering::Relaxed);
-        self.used.store(now, Ordering::Relaxed);
-    }
-
-    fn take_here(&self) -> u64 {
-        let bytes = self.here.swap(0, Ordering::Relaxed);
-        self.cache.here.fetch_sub(bytes, Ordering::Relaxed);
-        bytes
-    }
-
-    /// Where the checksums of its granules are.
-    pub(super) fn sums_path(&self) -> PathBuf {
-        let name = FileName::TierSums(self.storage).to_string();
-        self.path.with_file_name(name)
-    }
-
     fn resident(self: &Arc<Self>) -> io::Result<Arc<Resident>> {
-        self.note_use();
+        self.facts.note_use();
         let mut open = self.open.lock();
         if let Some(resident) = &*open {
             return Ok(Arc::clone(resident));
         }
-        let resident = Arc::new(Resident::open(self)?);
+        let resident = Arc::new(Resident::open(&self.facts)?);
         *open = Some(Arc::clone(&resident));
         Ok(resident)
     }
@@ -92,9 +54,9 @@ impl Slot {
     /// on in the one before, which is complete as far as it was known to be. Blocks the thread.
     fn empty(&self) -> io::Result<u64> {
         let mut open = self.open.lock();
-        replace_with_hole(&self.path, self.file.length)?;
+        replace_with_hole(&self.facts.path, self.facts.file.length)?;
         *open = None;
-        Ok(self.take_here())
+        Ok(self.facts.take_here())
     }
 
     /// Closes the file if nobody uses it.
@@ -135,7 +97,7 @@ pub(crate) fn forget_folder(folder: &Path) {
     slots.retain(|path, slot| {
         let is_other = path.parent() != Some(folder);
         if !is_other {
-            slot.take_here();
+            slot.facts.take_here();
         }
         is_other
     });
@@ -146,7 +108,7 @@ pub(crate) fn forget_file(path: &Path) {
     if TABLE.is_used.load(Ordering::Acquire)
         && let Some(slot) = TABLE.slots.write().remove(path)
     {
-        slot.take_here();
+        slot.facts.take_here();
     }
 }
 
@@ -181,19 +143,22 @@ impl Slots {
     pub(crate) fn add(&self, folder: &Path, storage: StorageId, file: &TieredFile) {
         let path = folder.join(&file.name);
         let here = std::fs::metadata(&path).map_or(0, |about| about.blocks().saturating_mul(512));
-        let slot = Slot {
+        let facts = Facts {
             path: path.clone(),
             storage,
             file: file.clone(),
             cache: Arc::clone(&self.cache),
-            open: Mutex::default(),
             here: AtomicU64::new(0),
             used: AtomicU64::new(0),
         };
-        slot.add_here(here.min(file.length));
+        facts.add_here(here.min(file.length));
+        let slot = Slot {
+            facts: Arc::new(facts),
+            open: Mutex::default(),
+        };
         let before = TABLE.slots.write().insert(path, Arc::new(slot));
         if let Some(before) = before {
-            before.take_here();
+            before.facts.take_here();
         }
         TABLE.is_used.store(true, Ordering::Release);
     }
@@ -202,7 +167,7 @@ impl Slots {
         let slots = TABLE.slots.read();
         let own = slots
             .values()
-            .filter(|slot| slot.path.starts_with(&self.root));
+            .filter(|slot| slot.facts.path.starts_with(&self.root));
         own.cloned().collect()
     }
 
@@ -213,7 +178,7 @@ impl Slots {
     pub(crate) fn empty_folder(&self, folder: &Path) -> io::Result<u64> {
         let mut freed = 0_u64;
         for slot in self.own() {
-            if slot.path.parent() == Some(folder) {
+            if slot.facts.path.parent() == Some(folder) {
                 freed = freed.saturating_add(slot.empty()?);
             }
         }
@@ -227,12 +192,12 @@ impl Slots {
     /// When a file cannot be replaced.
     pub(crate) fn reclaim(&self, max: u64) -> io::Result<u64> {
         let mut slots = self.own();
-        slots.sort_by_key(|slot| slot.used.load(Ordering::Relaxed));
+        slots.sort_by_key(|slot| slot.facts.used.load(Ordering::Relaxed));
         let mut freed = 0_u64;
         for slot in &slots {
             slot.close_unused();
             let is_within = self.cache.here.load(Ordering::Relaxed) <= max;
-            if !is_within && slot.here.load(Ordering::Relaxed) > 0 {
+            if !is_within && slot.facts.here.load(Ordering::Relaxed) > 0 {
                 freed = freed.saturating_add(slot.empty()?);
             }
         }
@@ -253,9 +218,9 @@ impl Slots {
         let slots = TABLE.slots.read();
         let inside = slots
             .values()
-            .filter(|slot| slot.path.parent() == Some(folder));
+            .filter(|slot| slot.facts.path.parent() == Some(folder));
         inside
-            .map(|slot| slot.here.load(Ordering::Relaxed))
+            .map(|slot| slot.facts.here.load(Ordering::Relaxed))
             .fold(0, u64::saturating_add)
     }
 }

@@ -124,7 +124,7 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: "object-tier",
-        floor: 1,
+        floor: 2,
         may_import: &["storage-format"],
     },
     // It reads storages over HTTP or from a folder, never through `storage-core`.
