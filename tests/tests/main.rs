@@ -85,6 +85,7 @@ mod shares;
 mod shutdown;
 mod slow_senders;
 mod span_limits;
+mod splits;
 mod standing_recording;
 mod tables;
 mod temporary_files;
