@@ -104,7 +104,7 @@ const PYTHON_CLIENT: Peer = Peer {
     name: "python-client",
     packages: &[
         "aiohttp==3.14.5",
-        "dask[dataframe]==2026.8.0",
+        "dask[dataframe,distributed]==2026.8.0",
         "duckdb==2.0.0",
         "hatchling==1.33.0",
         "ipykernel==7.4.0",
