@@ -14,16 +14,20 @@ use std::{
 };
 
 use bytes::Bytes;
-use futures_util::{StreamExt, TryStreamExt, stream::BoxStream};
+use futures_util::{TryStreamExt, stream::BoxStream};
 use object_store::{
-    Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
+    Error, GetResult, ObjectStore, ObjectStoreExt, PutMode, PutPayload, path::Path,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::TierError;
 
+mod transfer;
+
 /// How often a request with an unknown result is looked at or made again.
 const TRIES: u32 = 6;
+/// What is made by a create is not longer, unless what is to be made is.
+const CREATED_BYTES_MAX: u64 = 64 << 20;
 
 /// Whether a create made the object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,7 +102,8 @@ impl Bucket {
         Path::from_iter(self.prefix.parts().chain(Path::from(key).parts()))
     }
 
-    async fn turn(&self) -> Result<SemaphorePermit<'_>, TierError> {
+    /// Waits until one more request may be made.
+    pub(crate) async fn turn(&self) -> Result<SemaphorePermit<'_>, TierError> {
         let turn = self.turns.acquire().await;
         turn.map_err(|_| TierError::Settings("the server stops".into()))
     }
@@ -114,6 +119,7 @@ impl Bucket {
     /// When it is not known whether it was made.
     pub async fn create(&self, key: &str, body: Bytes) -> Result<Creation, TierError> {
         let mut last = None;
+        let length_max = CREATED_BYTES_MAX.max(body.len() as u64);
         for attempt in 0..TRIES {
             if attempt > 0 {
                 tokio::time::sleep(Duration::from_millis(20 << attempt)).await;
@@ -123,7 +129,7 @@ impl Bucket {
                 return Ok(Creation::Made);
             }
             // Also after `AlreadyExists`: the first try may have done it.
-            match self.get(key).await {
+            match self.get_at_most(key, length_max).await {
                 Ok(Some(found)) if found == body => return Ok(Creation::Made),
                 Ok(Some(found)) => return Ok(Creation::Exists(found)),
                 Ok(None) => last = made.err(),
@@ -173,21 +179,52 @@ impl Bucket {
     /// # Errors
     /// When the store does not answer.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, TierError> {
+        self.get_at_most(key, u64::MAX).await
+    }
+
+    /// As [`Self::get`]; the body of an object of more than `length_max` bytes is not fetched.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the object is longer.
+    pub async fn get_at_most(
+        &self,
+        key: &str,
+        length_max: u64,
+    ) -> Result<Option<Bytes>, TierError> {
         let _turn = self.turn().await?;
         self.requests.gets.fetch_add(1, Ordering::Relaxed);
-        let found = self.store.get(&self.path(key)).await;
-        let bytes = match found {
-            Ok(found) => found.bytes().await,
-            Err(error) => Err(error),
-        };
-        match bytes {
-            Ok(bytes) => {
-                self.count_read(&bytes);
-                Ok(Some(bytes))
-            }
+        match self.store.get(&self.path(key)).await {
+            Ok(found) => self.body(key, found, length_max).await.map(Some),
             Err(Error::NotFound { .. }) => Ok(None),
             Err(error) => Err(self.failed("get", key)(error)),
         }
+    }
+
+    /// All of a body: one that was cut must not pass for another object.
+    pub(crate) async fn body(
+        &self,
+        key: &str,
+        found: GetResult,
+        max: u64,
+    ) -> Result<Bytes, TierError> {
+        let length = found.range.end.saturating_sub(found.range.start);
+        if length > max {
+            let problem = format!("it has {length} bytes, and at most {max} are possible");
+            return Err(TierError::damaged(key, problem));
+        }
+        let bytes = found.bytes().await;
+        let bytes = bytes.map_err(|error| self.failed("get", key)(error))?;
+        self.count_read(&bytes);
+        if bytes.len() as u64 != length {
+            self.requests.failures.fetch_add(1, Ordering::Relaxed);
+            return Err(TierError::Store {
+                doing: "get",
+                key: key.to_owned(),
+                reason: format!("{} of {length} bytes came", bytes.len()),
+                is_passing: true,
+            });
+        }
+        Ok(bytes)
     }
 
     /// A range of an object that must be there.
@@ -195,30 +232,8 @@ impl Bucket {
     /// # Errors
     /// When there is no such object, or not all of the range, or the store does not answer.
     pub async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, TierError> {
-        let _turn = self.turn().await?;
-        self.requests.gets.fetch_add(1, Ordering::Relaxed);
-        let wanted = range.end.saturating_sub(range.start);
-        let options = GetOptions {
-            range: Some(range.into()),
-            ..GetOptions::default()
-        };
-        let found = self.store.get_opts(&self.path(key), options).await;
-        let bytes = match found {
-            Ok(found) => found.bytes().await,
-            Err(error) => Err(error),
-        };
-        match bytes {
-            Ok(bytes) if bytes.len() as u64 == wanted => {
-                self.count_read(&bytes);
-                Ok(bytes)
-            }
-            Ok(bytes) => {
-                let problem = format!("{} bytes came, {wanted} were wanted", bytes.len());
-                Err(TierError::damaged(key, problem))
-            }
-            Err(Error::NotFound { .. }) => Err(TierError::Gone(key.to_owned())),
-            Err(error) => Err(self.failed("get", key)(error)),
-        }
+        let turn = self.turn().await?;
+        self.range_in_turn(turn, key, range).await
     }
 
     fn count_read(&self, bytes: &Bytes) {
@@ -244,22 +259,7 @@ impl Bucket {
     /// The objects below `folder`, in pages of the store. A list is a hint: what was written a
     /// moment ago may be absent from it.
     pub fn list(&self, folder: &str) -> BoxStream<'static, Result<Listed, TierError>> {
-        self.requests.lists.fetch_add(1, Ordering::Relaxed);
-        let (this, key) = (self.clone(), folder.to_owned());
-        let own = this.prefix.parts().count();
-        let found = self.store.list(Some(&self.path(folder)));
-        let listed = found.map(move |listed| match listed {
-            Ok(meta) => {
-                let rest = Path::from_iter(meta.location.parts().skip(own));
-                Ok(Listed {
-                    key: rest.to_string(),
-                    length: meta.size,
-                    modified: meta.last_modified.timestamp_nanos_opt().unwrap_or(0),
-                })
-            }
-            Err(error) => Err(this.failed("list", &key)(error)),
-        });
-        listed.boxed()
+        self.list_after(folder, None)
     }
 
     /// As [`Self::list`], all of them.

@@ -37,6 +37,31 @@ pub enum TierError {
         /// Which node, and since when.
         reason: String,
     },
+    /// An append ended without an answer; its record may still arrive.
+    #[error(
+        "it is not known whether record {number} of the chain of storage {storage} was written: \
+         take the storage over again before anything is appended"
+    )]
+    InDoubt {
+        /// The storage.
+        storage: String,
+        /// The number of the record.
+        number: u64,
+    },
+    /// A record would be empty, or longer than any reader accepts.
+    #[error("a record of a chain has 1 to {max} bytes, not {length}: split the append")]
+    RecordLength {
+        /// Its length.
+        length: u64,
+        /// The largest length.
+        max: u64,
+    },
+    /// The chain is closed: the storage accepts nothing more.
+    #[error("the chain of storage {0} is closed: seal it")]
+    Closed(String),
+    /// What needs a seal was asked of a storage without one.
+    #[error("storage {0} has no seal: seal it before its chain is collected")]
+    NotSealed(String),
     /// A local file cannot be read or written.
     #[error("cannot {doing} {path}: {source}")]
     Local {

@@ -26,6 +26,7 @@ use crate::metrics::{Metrics, Port};
 use crate::routes::{openapi_json, otlp_router, resume_finalizations, router};
 use crate::seal_key::{self, SealKeyError};
 use crate::service_manager::{ServiceManager, keep_informed};
+use crate::tier::{StoreError, Tier};
 use crate::tls::{Tls, TlsError};
 
 /// Why the server cannot run.
@@ -60,6 +61,9 @@ pub enum AppError {
     /// The key that signs seals cannot be used.
     #[error(transparent)]
     SealKey(#[from] SealKeyError),
+    /// The object store cannot be used.
+    #[error(transparent)]
+    ObjectStore(#[from] StoreError),
     /// The tokens cannot be used.
     #[error(transparent)]
     Tokens(#[from] TokensError),
@@ -146,6 +150,7 @@ async fn serve_until_stopped(
     let ports = Ports::open(&config)?;
     let addresses = ports.addresses()?;
     let address = addresses.http;
+    let tier = Tier::open(&config, address)?;
     let http = config.http.clone();
     let metrics = Arc::new(Metrics::default());
     let app = AppState::new(
@@ -153,7 +158,7 @@ async fn serve_until_stopped(
         config,
         Arc::clone(&metrics),
         stage_seen.clone(),
-        openapi_json().into(),
+        (openapi_json().into(), tier),
     );
     resume_io_trace(&app, early).await;
     app.event_files.count_bytes().await;

@@ -26,6 +26,7 @@ use crate::open_files::OpenFiles;
 use crate::provenance::Provenances;
 use crate::query::{Queries, UnreadableData};
 use crate::range::Buffers;
+use crate::tier::Tier;
 use crate::watched_tasks::WatchedTasks;
 
 /// Shared by all requests; only the counters and the stage change.
@@ -49,6 +50,8 @@ pub(crate) struct AppState {
     pub(crate) unreadable: Arc<UnreadableData>,
     pub(crate) provenances: Arc<Provenances>,
     pub(crate) background: WatchedTasks,
+    /// The object store, if there is one.
+    pub(crate) tier: Option<Arc<Tier>>,
     /// Whether retention trusts ages: not after a jump of the clock.
     pub(crate) ages_trusted: AtomicBool,
     /// When the process started, since 1970.
@@ -64,9 +67,12 @@ impl AppState {
         config: Config,
         metrics: Arc<Metrics>,
         stage: watch::Receiver<Stage>,
-        openapi: Bytes,
+        (openapi, tier): (Bytes, Option<Arc<Tier>>),
     ) -> Arc<Self> {
         engine.derived_files().check_with(check_file);
+        if let Some(tier) = &tier {
+            tier.serve(&engine);
+        }
         let indexes = Arc::new(ChunkIndexes::new(&config.query));
         let unreadable = Arc::new(UnreadableData::default());
         let jobs = Jobs::new(Arc::clone(&metrics));
@@ -107,6 +113,7 @@ impl AppState {
             provenances: Arc::default(),
             changes: ChangeFeed::default(),
             background: WatchedTasks::default(),
+            tier,
             ages_trusted: AtomicBool::new(true),
             started: clock::since_epoch(),
             openapi,

@@ -48,6 +48,8 @@ pub(crate) enum JobKind {
     Finalize,
     /// Makes a file of events.
     Events,
+    /// Moves a storage to or from the object store, or verifies it there.
+    Tier,
 }
 
 impl JobKind {
@@ -59,6 +61,7 @@ impl JobKind {
             Self::Copy => "copy",
             Self::Finalize => "finalize",
             Self::Events => "events",
+            Self::Tier => "tier",
         }
     }
 }

@@ -69,6 +69,7 @@ mod secrets;
 mod service_manager;
 mod stored_file;
 mod stored_leaves;
+mod tier;
 mod tls;
 mod watched_tasks;
 

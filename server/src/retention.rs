@@ -16,6 +16,7 @@ use storage_format::storage_file::StorageState;
 
 use crate::app_state::AppState;
 use crate::config::RetentionConfig;
+use crate::tier::forget_everywhere;
 
 const NS: i64 = 1_000_000_000;
 /// A plan is good for this long: what it considered may change.
@@ -212,7 +213,7 @@ struct Round {
 /// may begin to read the next storage, or somebody takes its label away: each is looked at again
 /// before it is deleted, and there is another plan when something in it is no longer true.
 async fn delete_planned(
-    app: &AppState,
+    app: &Arc<AppState>,
     policy: &Policy,
     ages: &mut Ages<impl Fn() -> (i64, Duration)>,
     plan_lasts: Duration,
@@ -262,9 +263,10 @@ async fn is_unchanged(app: &AppState, planned: &StorageInfo) -> bool {
 }
 
 /// Returns whether the storage is deleted.
-async fn delete(app: &AppState, Deletion { storage, reason }: Deletion) -> bool {
+async fn delete(app: &Arc<AppState>, Deletion { storage, reason }: Deletion) -> bool {
     let (id, bytes) = (storage.id, bytes_of(&storage));
-    match app.engine.storages().delete(id).await {
+    let deleted = app.engine.storages().delete(id);
+    match forget_everywhere(app, id, deleted).await {
         Ok(()) => {
             app.open_files.close(id);
             app.event_files.close(id).await;

@@ -290,6 +290,14 @@ pub enum StorageError {
         /// The file that could not be written.
         path: PathBuf,
     },
+    /// Bytes of an evicted storage cannot be fetched now.
+    #[error("cannot fetch {} from the object store: {source}", path.display())]
+    ObjectStore {
+        /// The file.
+        path: PathBuf,
+        /// What the store, or the connection to it, said.
+        source: io::Error,
+    },
     /// The operating system refused an operation for want of a resource; nothing is damaged.
     #[error("{operation} {path}: {source}; try again later")]
     Exhausted {
@@ -491,6 +499,7 @@ impl StorageError {
             Self::DiskLow { .. } | Self::FilesLow { .. } => "disk_low",
             Self::DiskFull { .. } => "disk_full",
             Self::Exhausted { .. } => "resources_exhausted",
+            Self::ObjectStore { .. } => "object_store_unavailable",
             Self::EarlierRefused => "earlier_packet_refused",
             Self::Recovering { .. } => "storage_recovering",
             Self::Failed { .. } => "storage_failed",
@@ -509,6 +518,16 @@ impl StorageError {
             Self::Cancelled => "job_cancelled",
             Self::DataDirInUse { .. } => "data_dir_in_use",
             Self::Io { .. } => "io_error",
+        }
+    }
+
+    /// The error of bytes that could not be fetched into the file at `path`.
+    pub(crate) fn fetch(path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| match Errno::from_io_error(&source) {
+            // Of the disk, not of the store.
+            Some(_) => Self::io("write what was fetched into", path)(source),
+            None => Self::ObjectStore { path, source },
         }
     }
 

@@ -19,6 +19,7 @@
 //! | `budget` | the bytes in flight, and the turns of agents that wait |
 //! | `droppable` | packets that may be dropped for others |
 //! | `checked` | blocks of files that are compared with their checksums before they are sent |
+//! | `tier` | files whose bytes may be in an object store and absent here |
 //! | `catalog` | a fast start with many storages |
 //! | `traced` | names of files in the I/O trace |
 //! | `sealing` | seals: hashes of all files and packets |
@@ -91,6 +92,7 @@ mod storage;
 mod storage_copy;
 mod storage_damage;
 mod storage_leaves;
+mod tier;
 mod traced;
 mod tree;
 mod verify;
@@ -105,13 +107,14 @@ pub use damage::Damage;
 pub use deletion::UnknownLabels;
 pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
-    AgentUsage, CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport,
-    CopySelection, Created, DerivedCheck, DerivedFault, DerivedFiles, DerivedInfo, DerivedSink,
-    Documents, Engine, EventFile, EventFileInfo, EventFiles, EventSink, Export, Failures, FileInfo,
-    IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafKey, LeafPackets, LeftRing,
-    ListOrder, NewStorage, PacketInfo, Page, PendingPush, QueryCache, Quotas, ReadDerived, Reading,
-    Rings, ServedBytes, ServedFile, StorageCounts, StorageFilter, StorageInfo, StorageLabel,
-    StorageLeaves, StoragePatch, Storages, Transfer, change_document, check_archive,
+    Adoption, AgentUsage, CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush,
+    CopyReport, CopySelection, Created, DerivedCheck, DerivedFault, DerivedFiles, DerivedInfo,
+    DerivedSink, Documents, Engine, EventFile, EventFileInfo, EventFiles, EventSink, Export,
+    Failures, FileInfo, IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafKey,
+    LeafPackets, LeftRing, ListOrder, NewStorage, PacketInfo, Page, PendingPush, QueryCache,
+    Quotas, ReadDerived, Reading, Rings, ServedBytes, ServedFile, StorageCounts, StorageFilter,
+    StorageInfo, StorageLabel, StorageLeaves, StoragePatch, Storages, TierInfo, TierPart,
+    TierParts, Tiering, Transfer, change_document, check_archive,
 };
 pub use error::{PacketSummary, StorageError};
 #[cfg(feature = "fault-points")]
@@ -127,5 +130,6 @@ pub use repair::{MissingPackets, RepairReport};
 pub use seal_state::SealState;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
+pub use tier::{BlockSource, CachedBytes, Fetching};
 pub use tree::{LeafBases, Selection};
 pub use verify::VerifyReport;

@@ -14,7 +14,10 @@ use io_trace::{Access, FileTag, Operation, errno};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use storage_format::checksum::crc32c_append;
 
-use crate::traced;
+use crate::{
+    tier::{Resident, resident_at},
+    traced,
+};
 
 /// A file that is open for reading.
 #[derive(Debug, Clone)]
@@ -22,22 +25,35 @@ pub(crate) struct ReadFile {
     file: Arc<File>,
     /// Set while I/O is traced.
     tag: Option<FileTag>,
+    /// Set if bytes of it may be absent.
+    resident: Option<Arc<Resident>>,
 }
 
 impl ReadFile {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            file: Arc::new(traced::operation(Operation::Open, path, || {
+        let resident = resident_at(path)?;
+        let file = match &resident {
+            Some(resident) => Arc::clone(resident.file()),
+            None => Arc::new(traced::operation(Operation::Open, path, || {
                 File::open(path)
             })?),
+        };
+        Ok(Self {
+            file,
             tag: traced::tag_in_scope(path),
+            resident,
         })
     }
 
-    /// A file that is open already.
-    pub(crate) fn shared(file: Arc<File>, tag: FileTag) -> Self {
+    /// The file with another tag.
+    pub(crate) fn tagged(self, tag: FileTag) -> Self {
         let tag = Some(tag);
-        Self { file, tag }
+        Self { tag, ..self }
+    }
+
+    /// What lets absent bytes be read, if bytes of it may be absent.
+    pub(crate) fn resident(&self) -> Option<&Arc<Resident>> {
+        self.resident.as_ref()
     }
 
     pub(crate) fn file(&self) -> &Arc<File> {
@@ -66,10 +82,16 @@ impl ReadFile {
     /// checked while I/O is traced.
     pub(crate) fn fill_traced(&self, buffer: &mut [u8], offset: u64) -> io::Result<Option<bool>> {
         let Some(tag) = &self.tag else {
-            return fill_exactly(&self.file, buffer, offset).map(|()| None);
+            return match &self.resident {
+                Some(resident) => resident.fill(buffer, offset).map(|()| None),
+                None => fill_exactly(&self.file, buffer, offset).map(|()| None),
+            };
         };
         let started = tag.begin();
-        let result = fill_and_report(&self.file, buffer, offset);
+        let result = match &self.resident {
+            Some(resident) => resident.fill(buffer, offset).map(|()| Some(false)),
+            None => fill_and_report(&self.file, buffer, offset),
+        };
         tag.end(started, Operation::Read, || Access {
             offset: Some(offset),
             asked: buffer.len() as u64,

@@ -19,6 +19,7 @@ use storage_format::{
     paths::FileName,
     repair_file::RepairFile,
     storage_file::{StorageFile, StorageState},
+    tier_file::TierFile,
 };
 use tokio::sync::mpsc;
 
@@ -91,6 +92,8 @@ pub(crate) struct Storage {
     pub(crate) unknown_repairs: RwLock<Option<String>>,
     /// Whether its storage file is lost, and nobody knows its labels.
     pub(crate) are_labels_lost: bool,
+    /// Where it is in an object store, once it is there.
+    pub(crate) tier: RwLock<Option<Arc<TierFile>>>,
     /// What is known about its seal.
     pub(crate) seal: KnownSeal,
     /// The damage at which recovery stopped: the tree lacks what is behind it.
@@ -173,6 +176,7 @@ impl Storage {
             unknown_repairs: RwLock::default(),
             are_labels_lost: false,
             checked: CheckedFiles::default(),
+            tier: RwLock::default(),
             seal: KnownSeal::default(),
             damage: OnceLock::new(),
             folder,

@@ -53,9 +53,12 @@ fn class_of(role: FileRole) -> FileClass {
         FileRole::Data => FileClass::Data,
         FileRole::ChunkIndex => FileClass::ChunkIndex,
         FileRole::Provenance => FileClass::Provenance,
-        FileRole::Local | FileRole::Checksums | FileRole::Repairs | FileRole::Seal => {
-            FileClass::Other
-        }
+        FileRole::Local
+        | FileRole::Checksums
+        | FileRole::Repairs
+        | FileRole::Seal
+        | FileRole::Tier
+        | FileRole::TierSums => FileClass::Other,
     }
 }
 

@@ -12,6 +12,7 @@
 //! | `.agent` | [`agent_file`] | an agent: attributes, streams, trace metadata |
 //! | `.ring` | [`ring_block`] | recent packets, of which the oldest are removed |
 //! | `.seal` | [`seal`] | hashes of all files and packets, and who signed them |
+//! | `.tier` | [`tier_file`] | where the files of a storage are in an object store |
 //! | `.local` | [`local_file`] | origin and completeness of a downloaded storage |
 //!
 //! [`paths`] alone builds and parses file names, [`limits`] defines every bound, and [`batch`] is
@@ -45,6 +46,7 @@ pub mod repair_file;
 pub mod ring_block;
 pub mod seal;
 pub mod storage_file;
+pub mod tier_file;
 mod time_basis;
 mod varint;
 

@@ -12,6 +12,7 @@
 //!                                  <storage id>.checksums, .storage-copy   once it is finalized
 //!                                  <storage id>.repairs   once it was repaired
 //!                                  <storage id>.seal   once it is finalized, on request
+//!                                  <storage id>.tier, .tier-sums   once it is in an object store
 //!                                  <storage id>.local   on a client
 //! ```
 //!
@@ -69,6 +70,10 @@ pub enum FileRole {
     Repairs,
     /// The seal.
     Seal,
+    /// Where the storage is in an object store; only this server has the file.
+    Tier,
+    /// Checksums of the granules of the files in an object store; only this server has the file.
+    TierSums,
 }
 
 impl FileRole {
@@ -87,6 +92,8 @@ impl FileRole {
             Self::StorageCopy => "storage_copy",
             Self::Repairs => "repairs",
             Self::Seal => "seal",
+            Self::Tier => "tier",
+            Self::TierSums => "tier_sums",
         }
     }
 
@@ -103,6 +110,8 @@ impl FileRole {
             Self::StorageCopy => "storage-copy",
             Self::Repairs => "repairs",
             Self::Seal => "seal",
+            Self::Tier => "tier",
+            Self::TierSums => "tier-sums",
         }
     }
 }
@@ -136,6 +145,10 @@ pub enum FileName {
     Repairs(StorageId),
     /// `<storage id>.seal`
     Seal(StorageId),
+    /// `<storage id>.tier`
+    Tier(StorageId),
+    /// `<storage id>.tier-sums`
+    TierSums(StorageId),
 }
 
 impl FileName {
@@ -154,6 +167,8 @@ impl FileName {
             Self::StorageCopy(_) => FileRole::StorageCopy,
             Self::Repairs(_) => FileRole::Repairs,
             Self::Seal(_) => FileRole::Seal,
+            Self::Tier(_) => FileRole::Tier,
+            Self::TierSums(_) => FileRole::TierSums,
         }
     }
 }
@@ -167,7 +182,9 @@ impl fmt::Display for FileName {
             | Self::Checksums(id)
             | Self::StorageCopy(id)
             | Self::Repairs(id)
-            | Self::Seal(id) => write!(f, "{id}.{ending}"),
+            | Self::Seal(id)
+            | Self::Tier(id)
+            | Self::TierSums(id) => write!(f, "{id}.{ending}"),
             Self::Agent(agent) => write!(f, "{agent}.{ending}"),
             Self::Index(part) => write!(f, "{part:016x}.{ending}"),
             Self::Data(file) | Self::ChunkIndexes(file) | Self::Provenances(file) => {
@@ -202,6 +219,8 @@ impl FromStr for FileName {
             "storage-copy" => stem.parse().map(Self::StorageCopy),
             "repairs" => stem.parse().map(Self::Repairs),
             "seal" => stem.parse().map(Self::Seal),
+            "tier" => stem.parse().map(Self::Tier),
+            "tier-sums" => stem.parse().map(Self::TierSums),
             "agent" => stem.parse().map(Self::Agent),
             "index" => leaf().map(|part| Self::Index(part.0)),
             "itdata" => stem.parse().map(Self::Data),

@@ -33,6 +33,12 @@ fn a_file_has_one_name_and_a_role() {
             "repairs",
         ),
         (FileName::Seal(storage()), format!("{ID}.seal"), "seal"),
+        (FileName::Tier(storage()), format!("{ID}.tier"), "tier"),
+        (
+            FileName::TierSums(storage()),
+            format!("{ID}.tier-sums"),
+            "tier_sums",
+        ),
         (
             FileName::StorageCopy(storage()),
             format!("{ID}.storage-copy"),

@@ -17,6 +17,7 @@ mod http2;
 mod load;
 mod model;
 mod multipart;
+mod object_store;
 mod payload;
 mod power;
 mod programs;
@@ -36,12 +37,13 @@ pub use http2::Http2Streams;
 pub use load::{Body, Load, LoadReport, Pace, PreparedLoad};
 pub use model::{ModelPlan, ModelReport, model_settings, run_model};
 pub use multipart::{Part, parts};
+pub use object_store::{ObjectStore, StoreFault, StoreProxy};
 pub use payload::{Random, packet, payload};
 pub use power::{check_image, record_power};
 pub use programs::{
-    openapi_node_modules, openapi_python, opentelemetry_node_modules, opentelemetry_python,
-    page_node_modules, perfetto_ui, python_client_python, run_tracehold, tables_python, tracehold,
-    traceholdd, viztracer_python, without,
+    object_store_python, openapi_node_modules, openapi_python, opentelemetry_node_modules,
+    opentelemetry_python, page_node_modules, perfetto_ui, python_client_python, run_tracehold,
+    tables_python, tracehold, traceholdd, viztracer_python, without,
 };
 pub use server::{OtlpAddresses, Server, Settings, small_disk_settings};
 pub use terminal::Terminal;

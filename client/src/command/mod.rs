@@ -22,6 +22,7 @@ mod io_trace;
 mod labels;
 mod manual;
 mod mount;
+mod nodes;
 mod open;
 mod output_file;
 mod output_path;
@@ -77,6 +78,7 @@ subcommands! {
     Labels(labels::Labels),
     Manual(manual::Manual),
     Mount(mount::Mount),
+    Nodes(nodes::Nodes),
     Open(open::Open),
     Push(push::Push),
     Query(query::Query),

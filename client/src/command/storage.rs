@@ -4,6 +4,7 @@ mod jobs;
 mod label;
 mod print;
 mod share;
+mod tier;
 
 use std::path::PathBuf;
 
@@ -90,6 +91,8 @@ enum Action {
     Copy(copy::Copy),
     /// Make a URL that gives access to one storage without a token, until it expires
     Share(share::Share),
+    /// Show where a storage is in the object store, or upload, evict, fetch or verify it there
+    Tier(tier::Tier),
     /// List jobs of the server, or cancel one
     Jobs(jobs::Jobs),
 }
@@ -195,6 +198,7 @@ impl Storage {
                 Action::Label(label) => label.run(context, &client).await,
                 Action::Copy(copy) => copy.run(context, &client).await,
                 Action::Share(share) => share.run(context, &client).await,
+                Action::Tier(tier) => tier.run(context, &client).await,
                 Action::Jobs(jobs) => jobs.run(context, &client).await,
             }
         })

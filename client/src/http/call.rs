@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Method, Response};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION, RETRY_AFTER};
+use reqwest::{Method, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
 use super::bearer::Bearer;
@@ -25,6 +25,8 @@ const PROBLEM_BYTES_MAX: u64 = 4 << 20;
 /// Time that a response may take to start or to continue: finalizing a large storage is one
 /// request.
 const IDLE: Duration = Duration::from_secs(600);
+/// Nodes to which a request is sent on.
+const NODES_MAX: u32 = 3;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// A client of one server.
@@ -249,8 +251,22 @@ impl Client {
         }
     }
 
+    /// Sends a request to the server, or to the node that it names: several servers share an object
+    /// store, and a storage is written by one of them.
     async fn attempt(&self, call: &Call) -> Result<Response, reqwest::Error> {
-        let mut request = self.http.request(call.method.clone(), &call.url);
+        let mut url = call.url.clone();
+        for _ in 0..NODES_MAX {
+            let response = self.attempt_at(call, &url).await?;
+            match node_url(&response, self.server.is_encrypted()) {
+                Some(other) => url = other,
+                None => return Ok(response),
+            }
+        }
+        self.attempt_at(call, &url).await
+    }
+
+    async fn attempt_at(&self, call: &Call, url: &str) -> Result<Response, reqwest::Error> {
+        let mut request = self.http.request(call.method.clone(), url);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token.as_str());
         }
@@ -302,6 +318,17 @@ impl Client {
         read_bounded(self.send(call).await?, RESPONSE_BYTES_MAX).await?;
         Ok(())
     }
+}
+
+/// Where another node takes the request, if the answer says so. A token is not sent in the clear to
+/// a node when the server itself is encrypted.
+fn node_url(response: &Response, is_encrypted: bool) -> Option<String> {
+    if response.status() != StatusCode::TEMPORARY_REDIRECT {
+        return None;
+    }
+    let url = response.headers().get(LOCATION)?.to_str().ok()?;
+    let is_safe = url.starts_with("https://") || (!is_encrypted && url.starts_with("http://"));
+    is_safe.then(|| url.to_owned())
 }
 
 fn wait_requested(headers: &HeaderMap) -> Option<Duration> {

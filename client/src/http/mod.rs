@@ -22,6 +22,7 @@ mod retry;
 mod server_url;
 mod shares;
 mod storages;
+mod tiers;
 mod tls;
 mod tokens;
 mod waits;
@@ -47,6 +48,7 @@ pub use shares::{CreatedShare, NewShare, Share};
 pub use storages::{
     Damage, Missing, NewStorage, RepairResult, Storage, StorageFilter, VerifyReport,
 };
+pub use tiers::{Node, Nodes, Tier};
 pub use tls::TlsFiles;
 pub use tokens::{CreatedToken, NewToken, Token};
 

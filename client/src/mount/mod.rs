@@ -68,7 +68,7 @@ impl Extent {
             FileRole::Data | FileRole::Provenance | FileRole::Checksums | FileRole::Seal => {
                 self == Self::All
             }
-            FileRole::Local | FileRole::StorageCopy => false,
+            FileRole::Local | FileRole::StorageCopy | FileRole::Tier | FileRole::TierSums => false,
         }
     }
 }

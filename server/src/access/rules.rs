@@ -100,6 +100,7 @@ pub(super) const RULES: &[Rule] = rules! {
     PUT "/api/v1/label-types/{name}" Operate Everything;
     DELETE "/api/v1/label-types/{name}" Operate Everything;
     DELETE "/api/v1/label-types/{name}/values/{value}" Operate Everything;
+    GET "/api/v1/nodes" Read Everything;
     POST "/api/v1/query" Read Everything;
     POST "/api/v1/query/splits" Read Everything;
     GET "/api/v1/recordings" Read Everything;
@@ -133,6 +134,7 @@ pub(super) const RULES: &[Rule] = rules! {
     GET "/api/v1/storages/{id}/shares" Operate Nothing;
     POST "/api/v1/storages/{id}/shares" Operate Nothing;
     DELETE "/api/v1/storages/{id}/shares/{share}" Operate Nothing;
+    POST "/api/v1/storages/{id}/tier" Operate Nothing;
     POST "/api/v1/storages/{id}/verify" Verify Nothing;
     GET "/api/v1/storages/{id}/view/{window}" Read Nothing;
     GET "/api/v1/tokens" Operate Everything;

@@ -92,6 +92,14 @@ async fn check_storage(maker: &IndexMaker, id: StorageId, ending: &Ending) -> Co
         let mut known = known.lock();
         (known.is_complete(id), known.unbundled.remove(&id))
     };
+    // One that came from the object store has the indexes that were uploaded with it.
+    let tier = maker.engine.tiering().info(id).ok().flatten();
+    if is_final && tier.is_some_and(|tier| !tier.file.is_own) {
+        let mut known = known.lock();
+        known.wanted.remove(&id);
+        known.completed(id);
+        return ControlFlow::Continue(());
+    }
     if is_final && is_complete && !is_unbundled {
         return ControlFlow::Continue(());
     }

@@ -10,6 +10,7 @@ use super::access::AccessConfig;
 use super::audit::AuditConfig;
 use super::invalid::InvalidSetting;
 use super::log_filter::is_log_filter;
+use super::object_store::ObjectStoreConfig;
 use super::otlp::OtlpConfig;
 use super::query::QueryConfig;
 use super::quota::QuotaConfig;
@@ -43,6 +44,8 @@ pub struct Config {
     pub storage: StorageConfig,
     /// Seals of finalized storages.
     pub seal: SealSettings,
+    /// The object store of finalized storages.
+    pub object_store: ObjectStoreConfig,
     /// Deletion of old storages.
     pub retention: RetentionConfig,
     /// What agents may store.
@@ -516,6 +519,7 @@ impl Config {
         }
         all.extend(tls);
         all.extend(self.seal.invalid());
+        all.extend(self.object_store.invalid());
         all
     }
 }

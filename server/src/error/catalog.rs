@@ -231,6 +231,9 @@ const CATALOG: &[Entry] = catalog! {
         "the storage was finalized, or the server started, a moment ago",
         "send the request again after Retry-After; GET /api/v1/storages/{id}/files says in \
          chunk_indexes when they are complete";
+    503 "object_store_unavailable" "bytes of the storage cannot be fetched from the object store",
+        "the storage was evicted from this server, and the store does not answer, or refuses",
+        "send the request again after Retry-After; GET /readyz says whether the store answers";
     503 "resources_exhausted" "the server ran out of a resource",
         "the operating system refused file descriptors or memory, or interrupted the operation",
         "send the request again after Retry-After; when it persists, raise the limit of open files \

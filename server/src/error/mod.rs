@@ -43,6 +43,7 @@ impl From<StorageError> for Problem {
             | StorageError::ShareUsed { .. }
             | StorageError::EarlierRefused
             | StorageError::AgentBeingDeleted(_)
+            | StorageError::ObjectStore { .. }
             | StorageError::Exhausted { .. } => problem.retry_after(RETRY_SECONDS),
             StorageError::DiskLow { .. }
             | StorageError::FilesLow { .. }

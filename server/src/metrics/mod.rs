@@ -16,6 +16,7 @@ mod route_group;
 mod server;
 mod spans;
 mod storages;
+mod tier;
 
 pub(crate) use connections::{ConnectionState, Port, StateGauges};
 pub(crate) use engine::render_engine;
@@ -25,3 +26,4 @@ pub(crate) use recorder::render_recorder;
 pub(crate) use route_group::{OTLP_EXPORT, RouteGroup};
 pub(crate) use server::{Metrics, RangeOutcome};
 pub(crate) use storages::render_storages;
+pub(crate) use tier::render_tier;

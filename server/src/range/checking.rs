@@ -59,10 +59,11 @@ impl Checking {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<ByteRange>> {
         let at = range.first;
-        let is_known = std::mem::take(&mut self.is_first_known) || is_checked(file, at)?;
+        let part = part_at(file, at, range);
+        let is_known = std::mem::take(&mut self.is_first_known) || is_checked(file, part)?;
         if !is_known {
             let running = self.running.take().filter(|running| running.at == at);
-            let running = running.unwrap_or_else(|| compare(file, at, scope));
+            let running = running.unwrap_or_else(|| compare(file, part, scope));
             let running = self.running.insert(running);
             let compared = ready!(Pin::new(&mut running.task).poll(cx));
             self.running = None;
@@ -74,8 +75,9 @@ impl Checking {
         if self.last < range.last && self.ahead_of != self.last {
             self.ahead_of = self.last;
             let next = self.last.saturating_add(1);
-            if !is_checked(file, next)? {
-                self.running = Some(compare(file, next, scope));
+            let part = part_at(file, next, range);
+            if !is_checked(file, part)? {
+                self.running = Some(compare(file, part, scope));
             }
         }
         Poll::Ready(Ok(self.cut(range)))
@@ -90,23 +92,26 @@ impl Checking {
     }
 }
 
-fn compare(file: &Arc<RangeFile>, at: u64, scope: &Option<Scope>) -> Comparison {
+fn compare(file: &Arc<RangeFile>, part: ByteRange, scope: &Option<Scope>) -> Comparison {
     let file = Arc::clone(file);
-    let compare = async move { file.ensure(byte(at)).await };
+    let compare = async move { file.ensure(part).await };
     let task = match scope.clone() {
         Some(scope) => tokio::spawn(scope.around(compare)),
         None => tokio::spawn(compare),
     };
+    let at = part.first;
     Comparison { at, task }
 }
 
-fn is_checked(file: &RangeFile, at: u64) -> io::Result<bool> {
-    file.are_checked(&[byte(at)]).map_err(io::Error::other)
+fn is_checked(file: &RangeFile, part: ByteRange) -> io::Result<bool> {
+    file.are_checked(&[part]).map_err(io::Error::other)
 }
 
-fn byte(at: u64) -> ByteRange {
+/// The bytes of `range` from `at` to the end of their block. Those of a file that may have holes are
+/// fetched one by one, so that the first byte of a block says nothing of the others.
+fn part_at(file: &RangeFile, at: u64, range: ByteRange) -> ByteRange {
     ByteRange {
         first: at,
-        last: at,
+        last: range.last.min(file.block_last(at)),
     }
 }

@@ -66,6 +66,23 @@ impl RangeFile {
         }
     }
 
+    /// Whether bytes of the file may be absent: all ranges are fetched at once then.
+    pub(super) fn may_have_holes(&self) -> bool {
+        let checked = self.checked.as_ref();
+        checked.is_some_and(CheckedFile::may_have_holes)
+    }
+
+    /// As [`Self::ensure`] of each range.
+    pub(super) async fn ensure_all(&self, ranges: Vec<ByteRange>) -> Result<(), StorageError> {
+        match &self.checked {
+            Some(checked) => {
+                let ranges = ranges.into_iter().map(half_open);
+                checked.ensure_all(ranges.collect()).await
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Whether damage of the file is known.
     pub(super) fn is_damaged(&self) -> bool {
         let checked = self.checked.as_ref();

@@ -104,6 +104,18 @@ impl Resource {
             return Ok(());
         }
         let bytes: u64 = ranges.iter().map(|range| range.length()).sum();
+        if file.may_have_holes() {
+            let wanted = if bytes <= LARGE as u64 {
+                ranges.to_vec()
+            } else {
+                let first = ranges.first().copied();
+                first
+                    .map(|range| first_part(file, range))
+                    .into_iter()
+                    .collect()
+            };
+            return file.ensure_all(wanted).await;
+        }
         let mut blocks_left = if bytes <= LARGE as u64 {
             usize::MAX
         } else {
@@ -126,6 +138,14 @@ impl Resource {
             Content::File { length, .. } => *length,
             Content::Memory(bytes) => bytes.len() as u64,
         }
+    }
+}
+
+/// The bytes of a range that are in its first block.
+fn first_part(file: &RangeFile, range: ByteRange) -> ByteRange {
+    ByteRange {
+        first: range.first,
+        last: range.last.min(file.block_last(range.first)),
     }
 }
 

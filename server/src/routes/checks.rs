@@ -10,23 +10,23 @@ use utoipa::openapi::OpenApi;
 
 use super::media_types::{self, MediaTypes};
 use super::parameters::{self, Parameters};
-use crate::access::{self, Access};
-use crate::audit::{self, Audit};
+use crate::access;
+use crate::app_state::AppState;
+use crate::audit;
+use crate::tier::{self, Located};
 
 /// What the checks need to know.
 pub(super) struct Checks {
-    access: Arc<Access>,
-    audit: Arc<Audit>,
+    app: Arc<AppState>,
     parameters: Parameters,
     media_types: MediaTypes,
 }
 
 impl Checks {
     /// The checks of the routes of `description`.
-    pub(super) fn new(access: Arc<Access>, audit: Arc<Audit>, description: &OpenApi) -> Self {
+    pub(super) fn new(app: &Arc<AppState>, description: &OpenApi) -> Self {
         Self {
-            access,
-            audit,
+            app: Arc::clone(app),
             parameters: parameters::known(description),
             media_types: media_types::described(description),
         }
@@ -39,12 +39,15 @@ pub(super) async fn pass(
     request: Request,
     next: Next,
 ) -> Response {
-    access::admit(&checks.access, request, async |request| {
-        audit::note(&checks.audit, request, async |request| {
+    access::admit(&checks.app.access, request, async |request| {
+        audit::note(&checks.app.audit, request, async |request| {
             let checked = media_types::check(&checks.media_types, &request)
                 .and_then(|()| parameters::check(&checks.parameters, &request));
             match checked {
-                Ok(()) => next.run(request).await,
+                Ok(()) => match tier::locate(&checks.app, &request.uri().clone()).await {
+                    Located::Here => next.run(request).await,
+                    Located::Elsewhere(answer) => *answer,
+                },
                 Err(problem) => problem.into_response(),
             }
         })

@@ -30,7 +30,8 @@ pub(super) struct Health {
 /// Whether the server accepts requests, and what does not work.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Readiness {
-    /// `ready`, or `degraded` while a storage is FAILED or poisoned, or a task has ended.
+    /// `ready`, or `degraded` while a storage is FAILED or poisoned, a task has ended, or the object
+    /// store does not answer.
     status: &'static str,
     /// Ingest is stopped because the disk is low; reads continue.
     disk_low: bool,
@@ -42,6 +43,11 @@ pub(super) struct Readiness {
     poisoned_storages: u64,
     /// Tasks that should run and have ended: the log has the panic, and a restart starts them.
     ended_tasks: Vec<&'static str>,
+    /// Why the object store does not answer as it must; null while it does, and without one. If the
+    /// server has tokens, only that it fails without the token of a reader.
+    object_store: Option<String>,
+    /// Finalized storages that wait for their upload.
+    waiting_uploads: u64,
     /// Number of FAILED storages.
     failed_storages: u64,
     /// The first of them. If the server has tokens, none without the token of a reader.
@@ -145,8 +151,12 @@ pub(super) async fn readyz(
     }
     let poisoned_storages = app.engine.storage_counts().poisoned;
     let ended_tasks = app.background.ended();
-    let is_degraded =
-        failures.storage_count > 0 || poisoned_storages > 0 || !ended_tasks.is_empty();
+    let store = app.tier.as_ref().map(|tier| tier.status());
+    let store = store.unwrap_or_default();
+    let is_degraded = failures.storage_count > 0
+        || poisoned_storages > 0
+        || !ended_tasks.is_empty()
+        || store.failure.is_some();
     let counters = app.engine.counters();
     let reads_all = app.access.reads_all(&caller);
     let listed = failures.storages.into_iter().filter(|_| reads_all);
@@ -158,6 +168,14 @@ pub(super) async fn readyz(
         disk_total_bytes: for_readers(counters.disk_total_bytes.get()),
         poisoned_storages,
         ended_tasks,
+        object_store: store.failure.map(|reason| {
+            if reads_all {
+                reason
+            } else {
+                "it does not answer as it must".to_owned()
+            }
+        }),
+        waiting_uploads: store.waiting,
         failed_storages: failures.storage_count,
         failures: listed
             .map(|(id, reason)| FailedStorage {
@@ -205,6 +223,10 @@ pub(super) async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     crate::metrics::render_storages(&app.engine.storage_counts(), &mut text);
     crate::metrics::render_process(app.started.as_secs_f64(), &mut text);
     crate::metrics::render_recorder(&app.recorder, &mut text);
+    if let Some(tier) = &app.tier {
+        let (cached, status) = (app.engine.tiering().cached(), tier.status());
+        crate::metrics::render_tier((tier.requests(), &cached, &status), &mut text);
+    }
     crate::metrics::render_io_trace(&app.io_trace.status(), &mut text);
     (
         [(

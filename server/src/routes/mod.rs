@@ -36,6 +36,7 @@ mod shares;
 mod splits;
 mod storages;
 mod strict_json;
+mod tier;
 mod tokens;
 mod verify;
 mod view;
@@ -144,6 +145,8 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(splits::of_many))
         .routes(routes!(view::of_api))
         .routes(routes!(verify::verify))
+        .routes(routes!(tier::change))
+        .routes(routes!(tier::nodes))
         .routes(routes!(io_trace::start))
         .routes(routes!(io_trace::stop))
         .routes(routes!(io_trace::show))
@@ -231,8 +234,7 @@ fn complete(
     description: &Description,
     app: Arc<AppState>,
 ) -> Router {
-    let (access, audit) = (Arc::clone(&app.access), Arc::clone(&app.audit));
-    let checks = Arc::new(Checks::new(access, audit, description));
+    let checks = Arc::new(Checks::new(&app, description));
     let cors = cors::layer(&app.config.http);
     let router = router
         // A call of gRPC, which OpenAPI cannot describe.

@@ -23,10 +23,12 @@ use super::json::{read_json, with_location};
 use super::labels::{label_filter, repeated, to_json, to_texts};
 use super::page::{Page, limit_of, malformed, query};
 use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound, UnprocessableEntity};
+use super::tier::TierDocument;
 use crate::access::Caller;
 use crate::app_state::AppState;
 use crate::problem::Problem;
 use crate::query::Unreadable;
+use crate::tier::forget_everywhere;
 
 /// The state of a storage that is not recovered yet.
 const RECOVERING: &str = "RECOVERING";
@@ -93,6 +95,9 @@ pub(super) struct StorageDocument {
     server_version: String,
     /// Why it is FAILED.
     failure: Option<String>,
+    /// Where it is in the object store; absent on a server without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<TierDocument>,
 }
 
 /// How far the recovery of a storage is.
@@ -113,7 +118,14 @@ impl StorageDocument {
             bytes_scanned: recovery.bytes_scanned,
             bytes_total: recovery.bytes_total,
         });
-        let document = Self::from(info);
+        let tier = app.tier.as_ref().map(|_| {
+            let known = app.engine.tiering().info(info.id).ok().flatten();
+            TierDocument::of(known.as_ref())
+        });
+        let document = Self {
+            tier,
+            ..Self::from(info)
+        };
         match recovery {
             None => document,
             recovery => Self {
@@ -147,6 +159,7 @@ impl From<StorageInfo> for StorageDocument {
             format_version: FORMAT_VERSION,
             server_version: info.server_version,
             failure: info.failure,
+            tier: None,
         }
     }
 }
@@ -225,6 +238,10 @@ pub(super) async fn create(
         StorageState::Created if request.open => app.engine.storages().open(info.id).await?,
         _ => info,
     };
+    if let Some(tier) = &app.tier {
+        // Other nodes send pushes to it here.
+        tier.wake();
+    }
     let status = match created {
         Created::New => StatusCode::CREATED,
         Created::Before => StatusCode::OK,
@@ -417,7 +434,8 @@ pub(super) async fn delete(
     } else {
         UnknownLabels::Refused
     };
-    app.engine.storages().delete_with(id, labels).await?;
+    let delete = app.engine.storages().delete_with(id, labels);
+    forget_everywhere(&app, id, delete).await?;
     app.open_files.close(id);
     app.event_files.close(id).await;
     app.unreadable.forget(id);

@@ -27,6 +27,8 @@ use crate::{Counters, StorageError, read::ReadFile, traced::on_thread};
 const READ_BYTES: u64 = 256 << 10;
 /// Blocks of one file that are compared at the same time.
 const TURNS: usize = 4;
+/// Bytes of a part of a file that is fetched before it is sent.
+const FETCHED_BYTES: u64 = 4 << 20;
 /// How often a file may change while it is compared.
 const CHANGES_MAX: u32 = 3;
 
@@ -232,7 +234,11 @@ impl CheckedFile {
     /// # Errors
     /// When it has another length, or that cannot be read.
     pub(crate) fn check_length(&self) -> Result<(), StorageError> {
-        self.version().map(|_| ())
+        match self.file.resident() {
+            // It is made as long as it must be.
+            Some(_) => Ok(()),
+            None => self.version().map(|_| ()),
+        }
     }
 
     /// Whether all bytes of `ranges` can be used at once. Does not wait for the disk.
@@ -243,6 +249,9 @@ impl CheckedFile {
         &self,
         mut ranges: impl Iterator<Item = Range<u64>>,
     ) -> Result<bool, StorageError> {
+        if let Some(resident) = self.file.resident() {
+            return Ok(ranges.all(|range| resident.has(&range)));
+        }
         let version = self.version()?;
         Ok(ranges.all(|range| self.unchecked(&range, version).is_none()))
     }
@@ -250,6 +259,12 @@ impl CheckedFile {
     /// The end of the block that contains a byte.
     #[must_use]
     pub fn block_end(&self, offset: u64) -> u64 {
+        if self.file.resident().is_some() {
+            let end = (offset / FETCHED_BYTES).saturating_add(1);
+            return end
+                .saturating_mul(FETCHED_BYTES)
+                .min(self.blocks.expected.length);
+        }
         self.blocks.range(self.blocks.at(offset)).end
     }
 
@@ -259,12 +274,37 @@ impl CheckedFile {
         self.blocks.damage.is_of(&self.blocks.name)
     }
 
-    /// Compares the blocks of `range` that were not compared since the file changed or the server
-    /// started, on other threads.
+    /// As [`Self::ensure`] of each range; what is absent is fetched for all of them at once.
     ///
     /// # Errors
-    /// When a block is damaged or cannot be read.
+    /// As [`Self::ensure`].
+    pub async fn ensure_all(&self, ranges: Vec<Range<u64>>) -> Result<(), StorageError> {
+        if let Some(resident) = self.file.resident() {
+            let fetched = resident.ensure(&ranges).await;
+            return fetched.map_err(StorageError::fetch(&self.blocks.path));
+        }
+        for range in ranges {
+            self.ensure(range).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether bytes of the file may be absent, and are fetched.
+    #[must_use]
+    pub fn may_have_holes(&self) -> bool {
+        self.file.resident().is_some()
+    }
+
+    /// Compares the blocks of `range` that were not compared since the file changed or the server
+    /// started, on other threads. Bytes that are absent are fetched.
+    ///
+    /// # Errors
+    /// When a block is damaged or cannot be read or fetched.
     pub async fn ensure(&self, range: Range<u64>) -> Result<(), StorageError> {
+        if let Some(resident) = self.file.resident() {
+            let fetched = resident.ensure(&[range]).await;
+            return fetched.map_err(StorageError::fetch(&self.blocks.path));
+        }
         let mut attempts = Attempts::default();
         while let Some(block) = self.unchecked(&range, self.version()?) {
             let _turn = self.blocks.turns[block % TURNS].lock().await;
@@ -282,6 +322,10 @@ impl CheckedFile {
 
     /// As [`Self::ensure`], on this thread.
     pub(crate) fn ensure_blocking(&self, range: &Range<u64>) -> Result<(), StorageError> {
+        if self.file.resident().is_some() {
+            // Its reads fetch and compare what is absent.
+            return Ok(());
+        }
         let mut attempts = Attempts::default();
         while let Some(block) = self.unchecked(range, self.version()?) {
             attempts.begin(&self.blocks, block)?;

@@ -25,6 +25,7 @@ use crate::{
     read::ReadFile,
     space::Space,
     storage::Storage,
+    tier::forget_file,
     traced::on_thread,
     writer::Services,
 };
@@ -215,6 +216,7 @@ impl DerivedFiles {
         self.space.check()?;
         let _alone = self.publication(id, &name).await;
         let (folder, path) = (storage.folder.clone(), storage.path(&name));
+        forget_file(&path);
         let published = self
             .io_thread
             .publish(folder, name.to_string(), bytes)
@@ -248,6 +250,7 @@ impl DerivedFiles {
         let _alone = self.publication(id, &name).await;
         let (folder, published) = (storage.folder.clone(), name.to_string());
         let place = (folder, published.clone());
+        forget_file(&storage.path(&name));
         let (is_published, made) = publish_made(&self.io_thread, &self.space, place, make).await?;
         if is_published {
             storage.checked.forget_damage(&published);
@@ -265,6 +268,7 @@ impl DerivedFiles {
             return Err(not_derived(&name));
         }
         let path = storage.path(&name);
+        forget_file(&path);
         self.blocking
             .run(Cause::Index, move || match remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

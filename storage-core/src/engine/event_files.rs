@@ -163,9 +163,9 @@ impl EventFiles {
                 length: facts.length,
                 checksum: facts.checksum(),
             };
-            let file = Arc::clone(file.file());
+            let shared = file.tagged(tag.clone());
+            let file = Arc::clone(shared.file());
             let modified = file.metadata().ok().map(|about| about.mtime());
-            let shared = ReadFile::shared(Arc::clone(&file), tag.clone());
             let pieces = (expected, facts.pieces);
             let checked = file_beside((id, path), &shared, pieces, &counters);
             Ok(checked.check_length().is_ok().then_some(EventFile {

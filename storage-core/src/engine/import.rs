@@ -23,10 +23,10 @@ use crate::{
 };
 
 /// A storage that is complete on disk and not published yet.
-struct Staged {
-    folder: PathBuf,
-    file: StorageFile,
-    bytes: Vec<u8>,
+pub(super) struct Staged {
+    pub(super) folder: PathBuf,
+    pub(super) file: StorageFile,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Transfer {
@@ -89,7 +89,7 @@ impl Transfer {
         published
     }
 
-    async fn publish_staged(&self, staged: Staged) -> Result<StorageInfo, StorageError> {
+    pub(super) async fn publish_staged(&self, staged: Staged) -> Result<StorageInfo, StorageError> {
         let id = staged.file.id;
         let _creating = self.registry.creating.lock().await;
         let Ok(existing) = self.registry.known(id) else {
@@ -172,11 +172,12 @@ impl Transfer {
         let key = file.idempotency_key.as_deref().map(IdempotencyKey::of_text);
         let storage = Storage::new(target, file, None, Arc::clone(&self.block_cache));
         let storage = Arc::new(storage);
-        let repaired = Arc::clone(&storage);
+        let (repaired, slots) = (Arc::clone(&storage), self.slots.clone());
         self.blocking
             .run(Cause::Import, move || {
                 catalog.remember(id, &path, &bytes);
                 repaired.load_repairs();
+                repaired.load_tier(&slots);
                 Ok(())
             })
             .await?;

@@ -14,6 +14,7 @@
 //! | [`Rings`] | rings of I/O trace storages |
 //! | [`QueryCache`] | cached results of aggregated queries |
 //! | [`Quotas`] | what agents have stored, and what they may |
+//! | [`Tiering`] | storages in an object store |
 //! | [`Documents`] | small named files that other crates own |
 
 mod between_writers;
@@ -53,6 +54,7 @@ mod start;
 mod storages;
 mod tasks;
 mod texts;
+mod tiering;
 mod transfer;
 mod trees;
 mod usage;
@@ -87,6 +89,7 @@ pub use quotas::{AgentUsage, Quotas};
 pub use reading::{PacketInfo, Page, Reading, ServedBytes, ServedFile};
 pub use rings::{LeftRing, Rings};
 pub use storages::{Created, NewStorage, StoragePatch, Storages};
+pub use tiering::{Adoption, TierInfo, TierPart, TierParts, Tiering};
 pub use transfer::Transfer;
 
 use self::{disk_probe::DiskProbe, recovering::Recoveries, tasks::Tasks};
@@ -115,6 +118,7 @@ struct Inner {
     transfer: Transfer,
     rings: Rings,
     query_cache: QueryCache,
+    tiering: Tiering,
     documents: Documents,
     disk_probe: Arc<DiskProbe>,
     quotas: Quotas,
@@ -182,6 +186,12 @@ impl Engine {
     #[must_use]
     pub fn query_cache(&self) -> &QueryCache {
         &self.inner.query_cache
+    }
+
+    /// Storages in an object store.
+    #[must_use]
+    pub fn tiering(&self) -> &Tiering {
+        &self.inner.tiering
     }
 
     /// What agents have stored, and what they may store.

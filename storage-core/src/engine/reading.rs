@@ -3,7 +3,7 @@
 use std::{fs::File, io, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use io_trace::{Cause, FileTag, Operation};
+use io_trace::{Cause, FileTag};
 use storage_format::{
     AgentId, Descriptor, Kind, LeafId, StorageId, StreamId,
     index_part::PacketEntry,
@@ -26,7 +26,7 @@ use crate::{
     nature::Nature,
     read::{ReadFile, read_at},
     storage::{Storage, StorageReader},
-    traced::{operation, tag},
+    traced::tag,
     tree::{Found, merge, resolve},
     verify::verify,
 };
@@ -312,10 +312,11 @@ impl Reading {
                     }
                     _ => error,
                 });
-                let file = Arc::new(opened?);
+                let opened = opened?.tagged(tag.clone());
+                let file = Arc::clone(opened.file());
                 let checked = storage.checked.file(
                     (&storage.folder, &name),
-                    &ReadFile::shared(Arc::clone(&file), tag.clone()),
+                    &opened,
                     (&info, Expected { length, checksum }),
                     &counters,
                 );
@@ -362,8 +363,8 @@ impl Reading {
     }
 }
 
-fn open_served(path: &Path) -> Result<File, StorageError> {
-    operation(Operation::Open, path, || File::open(path)).map_err(StorageError::io("open", path))
+fn open_served(path: &Path) -> Result<ReadFile, StorageError> {
+    ReadFile::open(path).map_err(StorageError::io("open", path))
 }
 
 fn find_packet(storage: &Storage, number: u64) -> Result<PacketInfo, StorageError> {

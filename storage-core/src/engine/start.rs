@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::{
     DerivedFiles, Documents, Engine, EventFiles, IdempotencyKey, Ingest, Inner, Labels, QueryCache,
-    Reading, Rings, Storages, Transfer,
+    Reading, Rings, Storages, Tiering, Transfer,
     blocking::Blocking,
     checksums::complete,
     discovery::{OnDisk, find_storages},
@@ -41,6 +41,7 @@ use crate::{
     space::Space,
     state::after_restart,
     storage::Storage,
+    tier::Slots,
     traced::{on_thread, operation},
     tree::{BlockCache, IndexTree},
     writer::{Services, WriterMessage},
@@ -132,6 +133,7 @@ impl Engine {
             counters: Arc::clone(&services.counters),
             blocking: blocking.clone(),
         };
+        let slots = Slots::new(registry.folder().to_owned());
         let transfer = Transfer {
             registry: Arc::clone(&registry),
             agents: Arc::clone(&services.agents),
@@ -144,6 +146,14 @@ impl Engine {
             block_cache: Arc::clone(&block_cache),
             blocking: blocking.clone(),
             tasks: Arc::clone(&tasks),
+            slots: slots.clone(),
+        };
+        let tiering = Tiering {
+            registry: Arc::clone(&registry),
+            transfer: transfer.clone(),
+            io_thread: services.io_thread.clone(),
+            blocking: blocking.clone(),
+            slots,
         };
         let recoveries = Arc::new(Recoveries::new(&services, &tasks));
         let inner = Inner {
@@ -163,6 +173,7 @@ impl Engine {
             quotas: Quotas::new(&services, Documents::new(&services, blocking.clone())),
             documents: Documents::new(&services, blocking),
             transfer,
+            tiering,
             ingest,
             reading,
             derived_files,
@@ -208,6 +219,7 @@ impl Engine {
             }
         };
         storage.load_repairs();
+        storage.load_tier(&self.inner.tiering.slots);
         let storage = Arc::new(storage);
         let (state, id) = (storage.state(), storage.id);
         if state == StorageState::Finalized && are_missing(&storage.folder, &storage.info()) {

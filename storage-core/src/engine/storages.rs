@@ -27,6 +27,7 @@ use crate::{
     state::may_move,
     storage::{Storage, StorageStatus},
     storage_copy::publish_file,
+    tier::forget_folder,
     tree::{BlockCache, IndexTree},
     writer::{FinalizeReply, Services, WriterMessage},
 };
@@ -411,6 +412,7 @@ impl Storages {
             self.registry.insert(Arc::clone(&storage), None);
             return Err(error);
         }
+        forget_folder(&storage.folder);
         // Nobody waits any more for a recovery, which may hang in the disk.
         storage.readiness.progress.cancel();
         storage.readiness.set_ready();

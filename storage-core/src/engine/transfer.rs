@@ -6,7 +6,8 @@ use super::{
     blocking::Blocking, ingest::Ingest, reading::Reading, registry::Registry, tasks::Tasks,
 };
 use crate::{
-    Share, agents::Agents, catalog::Catalog, io_thread::IoThread, space::Space, tree::BlockCache,
+    Share, agents::Agents, catalog::Catalog, io_thread::IoThread, space::Space, tier::Slots,
+    tree::BlockCache,
 };
 
 /// Copies of storages, exports and imports.
@@ -24,4 +25,5 @@ pub struct Transfer {
     pub(super) block_cache: Arc<BlockCache>,
     pub(super) blocking: Blocking,
     pub(super) tasks: Arc<Tasks>,
+    pub(super) slots: Slots,
 }

@@ -88,3 +88,52 @@ pub(crate) fn remove_folder(path: &Path) -> io::Result<()> {
         std::fs::remove_dir_all(path)
     })
 }
+
+/// Opens a file of this length for reading and for writing into its holes. One that does not exist,
+/// or is shorter after a crash, is extended by a hole.
+pub(crate) fn open_with_holes(path: &Path, length: u64) -> io::Result<File> {
+    operation(Operation::Open, path, || {
+        let mut options = File::options();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)?;
+        if file.metadata()?.len() != length {
+            file.set_len(length)?;
+        }
+        Ok(file)
+    })
+}
+
+/// Writes bytes that an object store has, too: they need not be durable.
+pub(crate) fn write_into_hole(
+    path: &Path,
+    file: &File,
+    bytes: &[u8],
+    offset: u64,
+) -> io::Result<()> {
+    operation(Operation::Write, path, || {
+        #[cfg(test)]
+        let Some(_disk) = faulty::write(path, offset, bytes)? else {
+            return Ok(());
+        };
+        std::os::unix::fs::FileExt::write_all_at(file, bytes, offset)
+    })
+}
+
+/// Replaces a file by a hole of this length. Whoever has the file open reads on in it.
+pub(crate) fn replace_with_hole(path: &Path, length: u64) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(storage_format::paths::UNPUBLISHED_ENDING);
+    let hole = path.with_file_name(name);
+    operation(Operation::Open, &hole, || {
+        #[cfg(test)]
+        let _disk = faulty::create(&hole)?;
+        let file = File::create(&hole)?;
+        file.set_len(length)?;
+        file.sync_all()
+    })?;
+    rename(&hole, path)
+}

@@ -36,7 +36,8 @@ pub(crate) use blocking::BlockingIo;
 pub(crate) use buffer::BUFFER_BYTES;
 pub(crate) use direct_read::DirectFile;
 pub(crate) use files::{
-    create_folder, drop_cached, exchange, remove_file, remove_folder, rename, rename_new,
+    create_folder, drop_cached, exchange, open_with_holes, remove_file, remove_folder, rename,
+    rename_new, replace_with_hole, write_into_hole,
 };
 pub(crate) use probe::probe;
 pub(crate) use staged::{StagedFile, sync_folder, truncate};

@@ -218,7 +218,10 @@ impl ArchiveSink for Staging<'_> {
                 Current::Description(id, Vec::new())
             }
             FileName::Storage(_) => return Err(refused(name, "is a second storage file")),
-            FileName::Local(_) | FileName::StorageCopy(_) => Current::Skipped,
+            FileName::Local(_)
+            | FileName::StorageCopy(_)
+            | FileName::Tier(_)
+            | FileName::TierSums(_) => Current::Skipped,
             _ if listed.is_some() || self.description.is_none() => {
                 let file = StagedFile::create(self.folder.join(name))?;
                 Current::File(name.to_owned(), file, listed)
@@ -314,7 +317,11 @@ fn check_listed(listed: &FileEntry) -> Result<(), StorageError> {
     let is_sound = role == Ok(listed.role)
         && !matches!(
             listed.role,
-            FileRole::Storage | FileRole::StorageCopy | FileRole::Local
+            FileRole::Storage
+                | FileRole::StorageCopy
+                | FileRole::Local
+                | FileRole::Tier
+                | FileRole::TierSums
         );
     if is_sound {
         Ok(())

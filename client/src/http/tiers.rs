@@ -1,0 +1,72 @@
+use reqwest::Method;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::call::{Call, Client};
+use super::jobs::Job;
+use crate::ClientError;
+
+/// Where a storage is in the object store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Tier {
+    /// `local`, `uploaded`, `evicted` or `remote`.
+    pub state: String,
+    /// URL of the bucket.
+    #[serde(default)]
+    pub store: Option<String>,
+    /// Bytes of its objects.
+    #[serde(default)]
+    pub bytes: u64,
+    /// The bytes of these that are on the server.
+    #[serde(default)]
+    pub bytes_here: u64,
+    /// What a verification has found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problems: Option<Vec<String>>,
+    /// Any other fields of the response.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// A node that shares the object store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// Its name.
+    pub node: String,
+    /// Where it is reached.
+    pub url: String,
+    /// `live` or `gone`.
+    pub state: String,
+    /// Version of its server.
+    #[serde(default)]
+    pub version: String,
+    /// Any other fields of the response.
+    #[serde(flatten)]
+    pub more: Map<String, Value>,
+}
+
+/// The nodes as a server lists them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Nodes {
+    /// The node that was asked.
+    pub node: Option<String>,
+    /// All nodes.
+    pub nodes: Vec<Node>,
+}
+
+impl Client {
+    /// Begins to upload, evict, fetch or verify a storage in the object store.
+    pub async fn tier_storage(&self, id: Uuid, action: &str) -> Result<Job, ClientError> {
+        let url = self.server().api(&["storages", &id.to_string(), "tier"]);
+        let call = Call::new(Method::POST, url).json(&json!({ "action": action }));
+        self.json(call.header("prefer", "respond-async".to_owned()))
+            .await
+    }
+
+    /// The nodes that share the object store.
+    pub async fn nodes(&self) -> Result<Nodes, ClientError> {
+        let url = self.server().api(&["nodes"]);
+        self.json(Call::new(Method::GET, url)).await
+    }
+}

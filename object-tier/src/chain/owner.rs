@@ -1,0 +1,239 @@
+//! Taking a storage over, appending to its chain, closing it.
+
+use bytes::Bytes;
+use storage_format::StorageId;
+
+use super::{
+    keys::record_key,
+    record::{Author, Location, Record, RecordKind, decode, encode},
+    sequence::Owner,
+    walk::{Walk, fetch_seal},
+};
+use crate::{Bucket, Creation, NodeName, TierError, nonce::nonce};
+
+/// What a node finds that takes a storage over.
+#[derive(Debug)]
+pub enum Takeover {
+    /// The node owns the storage now, and may append.
+    Owned(Chain),
+    /// The chain is closed and nobody has sealed it: this node may, from the packets it was given.
+    Closed {
+        /// Who closed it.
+        owner: Owner,
+    },
+    /// The storage is sealed, with this body. The packets that were given may be only a part.
+    Sealed(Bytes),
+}
+
+/// Whether a chain may be appended to.
+#[derive(Debug, Clone)]
+enum State {
+    Open,
+    /// The record with the next number was sent, and what became of it is unknown.
+    InDoubt,
+    Closed,
+    /// Another node has the storage; this is why.
+    Superseded(String),
+}
+
+/// The chain of a storage that this node owns, as far as it knows.
+#[derive(Debug)]
+pub struct Chain {
+    bucket: Bucket,
+    storage: StorageId,
+    owner: Owner,
+    next: u64,
+    state: State,
+}
+
+impl Chain {
+    /// Takes over the storage, new or not. Passes the packets that count to `on_packets`, in order;
+    /// if this fails half-way, or the storage is sealed, they have to be forgotten.
+    ///
+    /// # Errors
+    /// `Superseded` when another node took the storage over at the same time; otherwise when the
+    /// store does not answer, a record is damaged, or `on_packets` fails. It may be tried again.
+    pub async fn take_over(
+        bucket: &Bucket,
+        storage: StorageId,
+        node: &NodeName,
+        on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+    ) -> Result<Takeover, TierError> {
+        // A collected chain would only get one more `own`.
+        if let Some(seal) = fetch_seal(bucket, storage).await? {
+            return Ok(Takeover::Sealed(seal));
+        }
+        let claimed = claim(bucket, storage, node, on_packets).await;
+        // Again: what was read in front of our `own` may have been sealed and collected meanwhile.
+        let decides = matches!(claimed, Ok(_) | Err(TierError::Damaged { .. }));
+        if decides && let Some(seal) = fetch_seal(bucket, storage).await? {
+            return Ok(Takeover::Sealed(seal));
+        }
+        claimed
+    }
+
+    /// The storage.
+    #[must_use]
+    pub fn storage(&self) -> StorageId {
+        self.storage
+    }
+
+    /// This node, as owner.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// The number that the next record will get.
+    #[must_use]
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
+    /// Appends a record of packets: the pieces, one after another, 1 byte to
+    /// [`PAYLOAD_BYTES_MAX`](super::PAYLOAD_BYTES_MAX). When this returns its number, the packets
+    /// may be acknowledged. When the future is dropped before, it is in doubt whether they were
+    /// written.
+    ///
+    /// # Errors
+    /// `Superseded` when another node has the storage. After other errors of the store the chain
+    /// is in doubt, and refuses everything until the storage is taken over again.
+    pub async fn append(&mut self, payload: &[Bytes]) -> Result<u64, TierError> {
+        self.place(RecordKind::Packets, payload).await
+    }
+
+    /// Closes the chain: nothing is appended any more, and any node may seal the storage.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub async fn close(&mut self) -> Result<u64, TierError> {
+        let number = self.place(RecordKind::Close, &[]).await?;
+        self.state = State::Closed;
+        Ok(number)
+    }
+
+    async fn place(&mut self, kind: RecordKind, payload: &[Bytes]) -> Result<u64, TierError> {
+        loop {
+            self.check_open()?;
+            let number = self.next;
+            let location = self.location();
+            let body = encode(location, kind, author(&self.owner), payload)?;
+            // Stays so when the create fails, or this future is dropped.
+            self.state = State::InDoubt;
+            match self.bucket.create(&location.key(), body).await? {
+                Creation::Made => {
+                    self.advance(number)?;
+                    return Ok(number);
+                }
+                Creation::Exists(found) => {
+                    let found = decode(&found, location)?;
+                    if found.epoch >= self.owner.epoch {
+                        self.state = State::Superseded(superseded_by(&found));
+                        continue;
+                    }
+                    // Void: written by a node that we have superseded.
+                    self.advance(number)?;
+                }
+            }
+        }
+    }
+
+    fn advance(&mut self, number: u64) -> Result<(), TierError> {
+        self.next = following(self.storage, number)?;
+        self.state = State::Open;
+        Ok(())
+    }
+
+    fn check_open(&self) -> Result<(), TierError> {
+        let storage = self.storage.to_string();
+        match &self.state {
+            State::Open => Ok(()),
+            State::Closed => Err(TierError::Closed(storage)),
+            State::InDoubt => Err(TierError::InDoubt {
+                storage,
+                number: self.next,
+            }),
+            State::Superseded(reason) => Err(TierError::Superseded {
+                storage,
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    fn location(&self) -> Location {
+        Location {
+            storage: self.storage,
+            number: self.next,
+        }
+    }
+}
+
+fn author(owner: &Owner) -> Author<'_> {
+    Author {
+        epoch: owner.epoch,
+        nonce: owner.nonce,
+        node: &owner.node,
+    }
+}
+
+fn superseded_by(found: &Record) -> String {
+    let (node, epoch, number) = (&found.node, found.epoch, found.number);
+    format!("node {node} took it over, epoch {epoch}, record {number}; push to that node")
+}
+
+/// The number behind a record, or the epoch behind an epoch. No node gets that far.
+fn following(storage: StorageId, number: u64) -> Result<u64, TierError> {
+    let following = number.checked_add(1);
+    let problem = "there is no larger epoch or number";
+    following.ok_or_else(|| TierError::damaged(&record_key(storage, number), problem))
+}
+
+/// Walks to the end of the chain, and puts an `own` there.
+async fn claim(
+    bucket: &Bucket,
+    storage: StorageId,
+    node: &NodeName,
+    on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+) -> Result<Takeover, TierError> {
+    let nonce = nonce();
+    let mut walk = Walk::new(bucket, storage);
+    loop {
+        if !walk.sequence.is_closed {
+            walk.run(on_packets).await?;
+        }
+        if walk.sequence.is_closed
+            && let Some(owner) = walk.sequence.owner
+        {
+            return Ok(Takeover::Closed { owner });
+        }
+        let owner = Owner {
+            epoch: following(storage, walk.sequence.epoch())?,
+            node: node.clone(),
+            nonce,
+            number: walk.next,
+        };
+        let number = walk.next;
+        let location = Location { storage, number };
+        let own = encode(location, RecordKind::Own, author(&owner), &[])?;
+        let found = match bucket.create(&location.key(), own).await? {
+            Creation::Made => {
+                return Ok(Takeover::Owned(Chain {
+                    bucket: bucket.clone(),
+                    storage,
+                    owner,
+                    next: following(storage, number)?,
+                    state: State::Open,
+                }));
+            }
+            Creation::Exists(found) => decode(&found, location)?,
+        };
+        if found.kind == RecordKind::Own && found.epoch >= owner.epoch {
+            return Err(TierError::Superseded {
+                storage: storage.to_string(),
+                reason: superseded_by(&found),
+            });
+        }
+        // The owner before was faster: its record counts, and the next number is tried.
+        let _ = walk.step(found, on_packets)?;
+    }
+}

@@ -1,0 +1,181 @@
+//! Reading a chain from its first record to the first number without one.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use storage_format::StorageId;
+
+use super::{
+    keys::{chain_folder, number_of, seal_key},
+    record::{
+        Location, RECORD_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind, decode, decode_header,
+    },
+    sequence::{Meaning, Owner, Sequence},
+};
+use crate::{Bucket, TierError};
+
+/// Records that are fetched ahead: up to eight times 8 MiB of memory.
+const READ_AHEAD: usize = 8;
+/// How often a record is asked for.
+const TRIES: u32 = 6;
+/// The longest seal that is accepted.
+const SEAL_BYTES_MAX: u64 = 1 << 30;
+
+/// Where a chain ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainEnd {
+    /// The first number without a record; behind a close, that of the close plus one.
+    pub next: u64,
+    /// Who owns the storage, or owned it last.
+    pub owner: Option<Owner>,
+    /// Whether the chain is closed.
+    pub is_closed: bool,
+}
+
+/// Reads the records of packets that count, in order, without taking the storage over. More may be
+/// appended at any time, unless the chain is closed. A chain whose storage is sealed may have been
+/// collected, and then ends early, or is `Damaged`: look for the seal first, and again afterwards.
+///
+/// # Errors
+/// When the store does not answer, a record is damaged, or `on_packets` fails.
+pub async fn valid_records(
+    bucket: &Bucket,
+    storage: StorageId,
+    on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+) -> Result<ChainEnd, TierError> {
+    let mut walk = Walk::new(bucket, storage);
+    walk.run(on_packets).await?;
+    Ok(ChainEnd {
+        next: walk.next,
+        owner: walk.sequence.owner,
+        is_closed: walk.sequence.is_closed,
+    })
+}
+
+/// Who owned the storage a moment ago, by few requests. A hint: the list may be late, and another
+/// node may take the storage over at any time.
+///
+/// # Errors
+/// When the store does not answer, or the record of the owner is damaged.
+pub async fn last_owner(bucket: &Bucket, storage: StorageId) -> Result<Option<Owner>, TierError> {
+    let mut listed = bucket.list(&chain_folder(storage));
+    let mut newest = None;
+    while let Some(object) = listed.next().await {
+        let object = object?;
+        // Only records without packets are that short. A close names the owner as well.
+        if object.length == RECORD_HEADER_BYTES as u64 {
+            newest = newest.max(number_of(&object.key));
+        }
+    }
+    let Some(number) = newest else {
+        return Ok(None);
+    };
+    let location = Location { storage, number };
+    let Some(bytes) = fetch(bucket, &location.key(), RECORD_BYTES_MAX).await? else {
+        return Ok(None);
+    };
+    let header = decode_header(&bytes, location)?;
+    Ok(Some(Owner {
+        epoch: header.epoch,
+        node: header.node,
+        nonce: header.nonce,
+        number,
+    }))
+}
+
+/// The seal of a storage, if there is one.
+pub(super) async fn fetch_seal(
+    bucket: &Bucket,
+    storage: StorageId,
+) -> Result<Option<Bytes>, TierError> {
+    fetch(bucket, &seal_key(storage), SEAL_BYTES_MAX).await
+}
+
+/// An object, however often the store has to be asked.
+pub(super) async fn fetch(
+    bucket: &Bucket,
+    key: &str,
+    length_max: u64,
+) -> Result<Option<Bytes>, TierError> {
+    let mut attempt = 0;
+    loop {
+        match bucket.get_at_most(key, length_max).await {
+            Err(error) if error.is_passing() && attempt + 1 < TRIES => {
+                tokio::time::sleep(Duration::from_millis(20 << attempt)).await;
+                attempt += 1;
+            }
+            found => return found,
+        }
+    }
+}
+
+async fn fetch_record(bucket: &Bucket, location: Location) -> Result<Option<Record>, TierError> {
+    let bytes = fetch(bucket, &location.key(), RECORD_BYTES_MAX).await?;
+    bytes.map(|bytes| decode(&bytes, location)).transpose()
+}
+
+/// A way along a chain.
+#[derive(Debug)]
+pub(super) struct Walk<'a> {
+    bucket: &'a Bucket,
+    storage: StorageId,
+    /// The next number to look at.
+    pub(super) next: u64,
+    pub(super) sequence: Sequence,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(bucket: &'a Bucket, storage: StorageId) -> Self {
+        Self {
+            bucket,
+            storage,
+            next: 0,
+            sequence: Sequence::default(),
+        }
+    }
+
+    /// Goes on to the first number without a record, or to a close.
+    pub(super) async fn run(
+        &mut self,
+        on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+    ) -> Result<(), TierError> {
+        let (bucket, storage) = (self.bucket, self.storage);
+        let mut records = stream::iter(self.next..)
+            .map(|number| fetch_record(bucket, Location { storage, number }))
+            .buffered(READ_AHEAD);
+        while let Some(record) = records.next().await {
+            let Some(record) = record? else {
+                break;
+            };
+            if self.step(record, on_packets)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the record with the next number. Breaks at a close.
+    pub(super) fn step(
+        &mut self,
+        record: Record,
+        on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+    ) -> Result<ControlFlow<()>, TierError> {
+        let (storage, number) = (self.storage, record.number);
+        let meaning = self.sequence.push(&record);
+        self.next = number.saturating_add(1);
+        match meaning {
+            Meaning::Counts if record.kind == RecordKind::Packets => on_packets(record)?,
+            Meaning::Counts | Meaning::Void => {}
+            Meaning::Impossible(problem) => {
+                let key = Location { storage, number }.key();
+                return Err(TierError::damaged(&key, problem));
+            }
+        }
+        Ok(if self.sequence.is_closed {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        })
+    }
+}

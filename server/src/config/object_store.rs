@@ -1,0 +1,174 @@
+//! Section `[object_store]`.
+
+use std::time::Duration;
+
+use object_tier::StoreSettings;
+use serde::{Deserialize, Serialize};
+
+use super::invalid::InvalidSetting;
+
+/// Section `[object_store]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ObjectStoreConfig {
+    /// `s3://bucket/prefix`; empty: there is no object store.
+    pub url: String,
+    /// URL of an S3-compatible server; empty: AWS.
+    pub endpoint: String,
+    /// The region.
+    pub region: String,
+    /// File with credentials in the format of AWS; empty: environment or instance metadata.
+    pub credentials_file: String,
+    /// Name of this node in the store; empty: the name of the host and the port.
+    pub node: String,
+    /// URL under which clients and other nodes reach this one; empty: from `http.listen`.
+    pub node_url: String,
+    /// Only storages with this label are uploaded; empty: all.
+    pub upload_label: String,
+    /// Time after the upload after which data files are evicted; 0 = never.
+    pub evict_after_seconds: u64,
+    /// Bytes of data files here beyond which those of the oldest storages are evicted; 0 = never.
+    pub local_bytes_max: u64,
+    /// Bytes of evicted storages that are kept once they were fetched.
+    pub cache_bytes_max: u64,
+    /// Requests at once, of all readers and uploads together.
+    pub requests_max: u32,
+    /// How long one request may take.
+    pub request_seconds: u64,
+    /// Interval at which storages of other nodes are looked for, and a sign of life is given.
+    pub check_seconds: u64,
+    /// Age at which objects that no seal names are removed.
+    pub grace_seconds: u64,
+}
+
+impl Default for ObjectStoreConfig {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            endpoint: String::new(),
+            region: "us-east-1".to_owned(),
+            credentials_file: String::new(),
+            node: String::new(),
+            node_url: String::new(),
+            upload_label: String::new(),
+            evict_after_seconds: 0,
+            local_bytes_max: 0,
+            cache_bytes_max: 10 << 30,
+            requests_max: 64,
+            request_seconds: 30,
+            check_seconds: 5,
+            grace_seconds: 86_400,
+        }
+    }
+}
+
+impl ObjectStoreConfig {
+    /// Whether there is an object store.
+    pub fn is_on(&self) -> bool {
+        !self.url.is_empty()
+    }
+
+    /// The settings that contradict each other.
+    pub(super) fn invalid(&self) -> Option<InvalidSetting> {
+        let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
+        let (key, what, remedy) = if self.is_on() && !self.url.starts_with("s3://") {
+            (
+                "url",
+                format!("is {:?}, which is not a bucket", self.url),
+                "set it to s3://BUCKET/PREFIX",
+            )
+        } else if !self.endpoint.is_empty() && !has_scheme(&self.endpoint) {
+            (
+                "endpoint",
+                format!("is {:?}, which is not a URL", self.endpoint),
+                "set it to http://HOST:PORT or https://HOST",
+            )
+        } else if !self.node_url.is_empty() && !has_scheme(&self.node_url) {
+            (
+                "node_url",
+                format!("is {:?}, which is not a URL", self.node_url),
+                "set it to http://HOST:PORT or https://HOST",
+            )
+        } else {
+            return None;
+        };
+        Some(InvalidSetting {
+            key: format!("object_store.{key}"),
+            what,
+            remedy: remedy.to_owned(),
+        })
+    }
+
+    /// The settings of the client of the store, with the credentials of the file if there is one.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or has no credentials.
+    pub(crate) fn store(&self) -> Result<StoreSettings, String> {
+        let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let (access_key, secret_key) = match given(&self.credentials_file) {
+            Some(file) => {
+                let text = std::fs::read_to_string(&file)
+                    .map_err(|error| format!("cannot read {file}: {error}"))?;
+                let found = credentials(&text).ok_or_else(|| {
+                    format!(
+                        "{file} has no aws_access_key_id and aws_secret_access_key in a section \
+                         [default]"
+                    )
+                })?;
+                (Some(found.0), Some(found.1))
+            }
+            None => (None, None),
+        };
+        Ok(StoreSettings {
+            url: self.url.clone(),
+            endpoint: given(&self.endpoint),
+            region: given(&self.region),
+            access_key,
+            secret_key,
+            requests_max: usize::try_from(self.requests_max).unwrap_or(usize::MAX),
+            timeout: Duration::from_secs(self.request_seconds),
+        })
+    }
+}
+
+/// The keys of the section `[default]`, or of a file without sections.
+fn credentials(text: &str) -> Option<(String, String)> {
+    let (mut is_default, mut access, mut secret) = (true, None, None);
+    for line in text.lines().map(str::trim) {
+        if let Some(section) = line.strip_prefix('[') {
+            is_default = section.trim_end_matches(']').trim() == "default";
+        } else if let Some((key, value)) = line.split_once('=').filter(|_| is_default) {
+            let value = Some(value.trim().to_owned());
+            match key.trim() {
+                "aws_access_key_id" => access = value,
+                "aws_secret_access_key" => secret = value,
+                _ => {}
+            }
+        }
+    }
+    access.zip(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_those_of_the_default_section() {
+        let file = "[other]\naws_access_key_id=x\naws_secret_access_key=y\n\n[default]\n\
+                    aws_access_key_id = AK\n# a note\naws_secret_access_key = a=b\nregion=eu\n";
+        let found = Some(("AK".to_owned(), "a=b".to_owned()));
+        assert_eq!(credentials(file), found);
+        assert_eq!(credentials("[default]\naws_access_key_id = AK\n"), None);
+    }
+
+    #[test]
+    fn nothing_shows_the_secret() {
+        let settings = StoreSettings {
+            secret_key: Some("very-secret".into()),
+            access_key: Some("AK".into()),
+            ..StoreSettings::default()
+        };
+        assert!(!format!("{settings:?}").contains("very-secret"));
+    }
+}

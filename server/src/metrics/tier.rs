@@ -1,0 +1,98 @@
+//! Metrics of the object store.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use object_tier::Requests;
+use storage_core::CachedBytes;
+
+use crate::tier::Status;
+
+/// Appends what was asked of the store, and what of it is here.
+pub(crate) fn render_tier(
+    (requests, cached, status): (&Requests, &CachedBytes, &Status),
+    text: &mut Vec<u8>,
+) {
+    let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let mut all = String::from(
+        "# HELP tracehold_object_store_requests_total Requests to the object store, by operation.\n\
+         # TYPE tracehold_object_store_requests_total counter\n",
+    );
+    for (operation, count) in [
+        ("get", &requests.gets),
+        ("put", &requests.puts),
+        ("delete", &requests.deletes),
+        ("list", &requests.lists),
+    ] {
+        // Writing to memory does not fail.
+        let _ = writeln!(
+            all,
+            "tracehold_object_store_requests_total{{operation=\"{operation}\"}} {}",
+            of(count)
+        );
+    }
+    let counters = [
+        (
+            "read_bytes_total",
+            "Bytes read from the object store.",
+            of(&requests.bytes_read),
+        ),
+        (
+            "written_bytes_total",
+            "Bytes written to the object store.",
+            of(&requests.bytes_written),
+        ),
+        (
+            "failures_total",
+            "Requests to the object store that failed.",
+            of(&requests.failures),
+        ),
+        (
+            "hedges_total",
+            "Second tries of slow reads.",
+            of(&requests.hedges),
+        ),
+        (
+            "cache_hits_total",
+            "Granules of 64 KiB that readers found here.",
+            cached.hits,
+        ),
+        (
+            "cache_misses_total",
+            "Granules of 64 KiB that were fetched.",
+            cached.misses,
+        ),
+    ];
+    for (name, help, value) in counters {
+        metric(&mut all, (name, help, "counter"), value);
+    }
+    let gauges = [
+        (
+            "cached_bytes",
+            "Bytes of evicted storages that are here.",
+            cached.here,
+        ),
+        (
+            "waiting_uploads",
+            "Finalized storages that wait for their upload.",
+            status.waiting,
+        ),
+        (
+            "is_failing",
+            "1 while the object store does not answer as it must.",
+            u64::from(status.failure.is_some()),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        metric(&mut all, (name, help, "gauge"), value);
+    }
+    text.extend_from_slice(all.as_bytes());
+}
+
+fn metric(all: &mut String, (name, help, kind): (&str, &str, &str), value: u64) {
+    let name = format!("tracehold_object_store_{name}");
+    let _ = writeln!(
+        all,
+        "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
+    );
+}

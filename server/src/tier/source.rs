@@ -1,0 +1,21 @@
+//! Absent bytes, fetched from the store.
+
+use std::io;
+use std::ops::Range;
+
+use object_tier::Reader;
+use storage_core::{BlockSource, Fetching};
+
+/// Reads objects for the engine.
+#[derive(Debug)]
+pub(super) struct Source(pub(super) Reader);
+
+impl BlockSource for Source {
+    fn fetch(&self, key: &str, range: Range<u64>) -> Fetching {
+        let (reader, key) = (self.0.clone(), key.to_owned());
+        Box::pin(async move {
+            let fetched = reader.fetch(&key, range).await;
+            fetched.map_err(io::Error::other)
+        })
+    }
+}

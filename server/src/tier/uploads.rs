@@ -1,0 +1,131 @@
+//! Uploads of finalized storages.
+
+use std::sync::Arc;
+
+use object_tier::{LocalFile, Seal, TierError, Upload, Uploaded};
+use storage_core::{LabelFilter, Progress, StorageError, StorageFilter, StorageInfo, TierPart};
+use storage_format::StorageId;
+use storage_format::storage_file::StorageState;
+use storage_format::tier_file::{TierFile, TieredFile};
+
+use super::{Tier, labels};
+use crate::app_state::AppState;
+use crate::chunk_indexes::IndexState;
+use crate::clock;
+
+/// Why a storage was not uploaded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UploadError {
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Store(#[from] TierError),
+    /// Another node sealed other bytes under the same id.
+    #[error(
+        "storage {0} is in the object store already, uploaded by node `{1}` with other files; what \
+         is here is kept and not uploaded"
+    )]
+    Superseded(StorageId, String),
+}
+
+/// The finalized storages that have to be uploaded, oldest first.
+pub(super) fn wanted(app: &AppState, tier: &Tier) -> Vec<StorageInfo> {
+    let label = tier.config.upload_label.as_str();
+    let filter = StorageFilter {
+        state: Some(StorageState::Finalized),
+        labels: match label {
+            "" => Vec::new(),
+            label => vec![LabelFilter::parse(label)],
+        },
+        ..StorageFilter::default()
+    };
+    let mut storages = app.engine.storages().list(&filter);
+    let is_only_here = |info: &StorageInfo| {
+        let known = app.engine.tiering().info(info.id);
+        matches!(known, Ok(None))
+    };
+    storages.retain(is_only_here);
+    storages
+}
+
+/// Whether what belongs to the storage is complete; a failed index is not waited for.
+pub(super) fn is_complete(app: &AppState, id: StorageId) -> bool {
+    app.indexes.state_of(id) != IndexState::InProgress
+}
+
+/// Uploads a storage that is only here, and notes that it is in the store.
+///
+/// # Errors
+/// When it cannot be read, the store does not answer, or another storage with its id is there.
+pub(crate) async fn upload(
+    app: &Arc<AppState>,
+    tier: &Tier,
+    id: StorageId,
+    progress: &Progress,
+) -> Result<(), UploadError> {
+    let info = app.engine.storages().get(id)?;
+    let parts = app.engine.tiering().parts(id).await?;
+    progress.begin(parts.large.iter().map(|part| part.length).sum());
+    let local = |part: TierPart| LocalFile {
+        name: part.name,
+        path: part.path,
+        length: part.length,
+        checksum: part.checksum,
+    };
+    let journal = parts.journal.clone();
+    let upload = Upload {
+        storage: id,
+        node: tier.node.clone(),
+        now: now_ns(),
+        storage_file: parts.storage_file,
+        small: parts.small.into_iter().map(local).collect(),
+        large: parts.large.into_iter().map(local).collect(),
+        journal: parts.journal,
+    };
+    let uploaded = object_tier::upload(&tier.bucket, upload, |bytes| progress.add(bytes)).await?;
+    let (seal, sums, sums_at) = match uploaded {
+        Uploaded::Sealed {
+            seal,
+            sums,
+            sums_at,
+        } => (seal, sums, sums_at),
+        Uploaded::SealedByOther(seal) => {
+            return Err(UploadError::Superseded(id, seal.node));
+        }
+    };
+    let mut file = tier_file(&seal, &tier.store, sums_at);
+    file.is_own = true;
+    file.labels_checksum = labels::checksum_of(&info);
+    app.engine.tiering().uploaded(file, sums).await?;
+    // A journal that stays is read by the next upload, and there is none.
+    let _ = tokio::fs::remove_file(journal).await;
+    tracing::info!(storage = %id, name = info.name, "the storage is in the object store");
+    Ok(())
+}
+
+/// What a node knows of a seal. The checksums of granules begin at `sums_at` of the heads.
+pub(super) fn tier_file(seal: &Seal, store: &str, sums_at: u64) -> TierFile {
+    let files = seal.files.iter().map(|file| TieredFile {
+        name: file.name.clone(),
+        key: file.key.clone(),
+        length: file.length,
+        checksum: file.checksum,
+        sums_at: file.sums_at.saturating_sub(sums_at),
+        sums_checksum: file.sums_checksum,
+    });
+    TierFile {
+        storage: seal.storage,
+        store: store.to_owned(),
+        seal: seal.nonce.clone(),
+        sealed: seal.sealed,
+        is_own: false,
+        is_evicted: false,
+        label_number: 0,
+        labels_checksum: 0,
+        files: files.collect(),
+    }
+}
+
+pub(super) fn now_ns() -> i64 {
+    i64::try_from(clock::since_epoch().as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,335 @@
+//! An open file that may have holes.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    sync::{Arc, atomic::Ordering},
+};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rustix::fs::{SeekFrom, seek};
+use storage_format::{
+    FormatError, FormatErrorKind,
+    checksum::crc32c,
+    tier_file::{GRANULE_BYTES, granule_checksum},
+};
+use tokio::sync::watch;
+
+use super::{
+    ahead::{Scans, Step},
+    granules::{Granules, bytes_of, granules_of, runs},
+    slots::Slot,
+};
+use crate::{StorageError, io::open_with_holes};
+
+/// Granules that are fetched although nobody asked for them, because they are between others: 1 MiB.
+const GAP: u64 = 16;
+/// Granules of one request: 4 MiB.
+const RUN: u64 = 64;
+
+/// A file that may have holes, open since its first reader.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    slot: Arc<Slot>,
+    file: Arc<File>,
+    /// The checksums of its granules.
+    sums: Box<[u8]>,
+    /// What is in the file and was compared.
+    known: Granules,
+    /// What was in the file when it was opened.
+    found: Granules,
+    /// What is being fetched, and what says that it has ended.
+    fetching: Mutex<HashMap<u64, watch::Receiver<()>>>,
+    scans: Mutex<Scans>,
+}
+
+impl Resident {
+    /// Opens the file of a slot; one that is missing or cut is one hole.
+    pub(super) fn open(slot: &Arc<Slot>) -> io::Result<Self> {
+        let about = &slot.file;
+        let file = open_with_holes(&slot.path, about.length)?;
+        let length = usize::try_from(about.sums_length()).map_err(io::Error::other)?;
+        let mut sums = vec![0; length];
+        File::open(slot.sums_path())?.read_exact_at(&mut sums, about.sums_at)?;
+        about.check_sums(&sums).map_err(io::Error::other)?;
+        let found = Granules::new(about.granules());
+        for data in data_of(&file, about.length)? {
+            for granule in granules_of(&data) {
+                found.add(granule);
+            }
+        }
+        Ok(Self {
+            slot: Arc::clone(slot),
+            file: Arc::new(file),
+            sums: sums.into(),
+            known: Granules::new(about.granules()),
+            found,
+            fetching: Mutex::default(),
+            scans: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn file(&self) -> &Arc<File> {
+        &self.file
+    }
+
+    fn length(&self) -> u64 {
+        self.slot.file.length
+    }
+
+    /// Whether all bytes of a range can be read from the file.
+    pub(crate) fn has(&self, range: &Range<u64>) -> bool {
+        granules_of(range).all(|granule| self.known.has(granule))
+    }
+
+    /// Lets all bytes of the ranges be read from the file: fetches those that are absent, several at
+    /// once. A granule is fetched once, however many wait for it, and also when they stop waiting.
+    pub(crate) async fn ensure(self: &Arc<Self>, ranges: &[Range<u64>]) -> io::Result<()> {
+        self.slot.note_use();
+        let mut wanted: Vec<u64> = ranges.iter().flat_map(granules_of).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        let missing = |granule: &u64| !self.known.has(*granule);
+        let (all, cache) = (wanted.len() as u64, &self.slot.cache);
+        wanted.retain(missing);
+        let hits = all.saturating_sub(wanted.len() as u64);
+        cache.hits.fetch_add(hits, Ordering::Relaxed);
+        if wanted.iter().any(|granule| self.found.has(*granule)) {
+            let (this, found) = (Arc::clone(self), wanted.clone());
+            let compare = move || found.iter().for_each(|granule| this.compare(*granule));
+            let compared = tokio::task::spawn_blocking(compare).await;
+            compared.map_err(io::Error::other)?;
+            wanted.retain(missing);
+        }
+        cache
+            .misses
+            .fetch_add(wanted.len() as u64, Ordering::Relaxed);
+        while !wanted.is_empty() {
+            let (mut others, mine) = self.claim(&wanted);
+            let fetches: Vec<_> = mine
+                .into_iter()
+                .map(|(run, ended)| {
+                    let this = Arc::clone(self);
+                    let claim = Claim {
+                        resident: Arc::clone(self),
+                        run: run.clone(),
+                        _ended: ended,
+                    };
+                    cache.handle.spawn(async move {
+                        let fetched = this.fetch(run).await;
+                        drop(claim);
+                        fetched
+                    })
+                })
+                .collect();
+            for fetch in fetches {
+                fetch.await.map_err(io::Error::other)??;
+            }
+            for other in &mut others {
+                // It ends when its sender is dropped.
+                let _ = other.changed().await;
+            }
+            wanted.retain(missing);
+        }
+        Ok(())
+    }
+
+    /// Who fetches what: what others fetch already, and the runs that this caller has to.
+    #[expect(clippy::type_complexity, reason = "two lists that are used once")]
+    fn claim(
+        &self,
+        wanted: &[u64],
+    ) -> (
+        Vec<watch::Receiver<()>>,
+        Vec<(Range<u64>, watch::Sender<()>)>,
+    ) {
+        let mut fetching = self.fetching.lock();
+        let others: Vec<_> = wanted
+            .iter()
+            .filter_map(|granule| fetching.get(granule).cloned())
+            .collect();
+        let free: Vec<u64> = wanted
+            .iter()
+            .copied()
+            .filter(|granule| !fetching.contains_key(granule) && !self.known.has(*granule))
+            .collect();
+        let mut mine = Vec::new();
+        for run in runs(&free, GAP, RUN) {
+            let (ended, seen) = watch::channel(());
+            for granule in run.clone() {
+                fetching.entry(granule).or_insert_with(|| seen.clone());
+            }
+            mine.push((run, ended));
+        }
+        (others, mine)
+    }
+
+    /// As [`Self::ensure`], for a thread that may block.
+    fn ensure_blocking(self: &Arc<Self>, range: &Range<u64>) -> io::Result<()> {
+        if self.has(range) {
+            return Ok(());
+        }
+        let this = Arc::clone(self);
+        let ranges = [range.clone()];
+        self.slot
+            .cache
+            .handle
+            .block_on(async move { this.ensure(&ranges).await })
+    }
+
+    async fn bytes(&self, range: &Range<u64>) -> io::Result<Bytes> {
+        let source = self.slot.cache.source.read().clone();
+        let Some(source) = source else {
+            let what = format!(
+                "{} is in an object store, and none is configured: set [object_store]",
+                self.slot.path.display()
+            );
+            return Err(io::Error::other(what));
+        };
+        let fetched = source.fetch(&self.slot.file.key, range.clone()).await?;
+        if fetched.len() as u64 == range.end.saturating_sub(range.start) {
+            return Ok(fetched);
+        }
+        Err(io::Error::other(
+            "the object store sent another number of bytes",
+        ))
+    }
+
+    /// Fetches a run of granules and writes them into the file.
+    async fn fetch(self: Arc<Self>, run: Range<u64>) -> io::Result<()> {
+        let range = bytes_of(&run, self.length());
+        let bytes = self.bytes(&range).await?;
+        let write = move || {
+            self.check(range.start, &bytes)?;
+            crate::io::write_into_hole(&self.slot.path, &self.file, &bytes, range.start)?;
+            let mut new = 0_u64;
+            for granule in run {
+                let is_new = self.known.add(granule) && !self.found.has(granule);
+                new = new.saturating_add(if is_new { GRANULE_BYTES } else { 0 });
+            }
+            self.slot.add_here(new);
+            Ok(())
+        };
+        let written = tokio::task::spawn_blocking(write).await;
+        written.map_err(io::Error::other)?
+    }
+
+    /// Compares fetched bytes, from the beginning of a granule on, with the checksums.
+    fn check(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
+        let granule_bytes = usize::try_from(GRANULE_BYTES).map_err(io::Error::other)?;
+        let first = start / GRANULE_BYTES;
+        for (part, granule) in bytes.chunks(granule_bytes).zip(first..) {
+            let (stored, computed) = (granule_checksum(&self.sums, granule), crc32c(part));
+            if stored != Some(computed) {
+                return Err(self.damaged(granule, stored.unwrap_or_default(), computed));
+            }
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, granule: u64, stored: u32, computed: u32) -> io::Error {
+        let error = FormatError {
+            what: "object",
+            offset: granule.saturating_mul(GRANULE_BYTES),
+            kind: FormatErrorKind::Checksum { stored, computed },
+        };
+        tracing::error!(
+            %error, storage = %self.slot.storage, key = %self.slot.file.key,
+            "an object in the object store is not what was uploaded; its bytes are not used"
+        );
+        io::Error::other(StorageError::damaged(&self.slot.path)(error))
+    }
+
+    /// Compares a granule that was in the file when it was opened; one that does not match is absent.
+    /// Blocks the thread.
+    fn compare(&self, granule: u64) {
+        if self.known.has(granule) || !self.found.has(granule) {
+            return;
+        }
+        let range = bytes_of(&(granule..granule.saturating_add(1)), self.length());
+        let length = range.end.saturating_sub(range.start);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        let read = self.file.read_exact_at(&mut bytes, range.start);
+        if read.is_ok() && granule_checksum(&self.sums, granule) == Some(crc32c(&bytes)) {
+            self.known.add(granule);
+        } else {
+            self.found.remove(granule);
+        }
+    }
+
+    /// Fills `buffer` from `offset`. A scan passes by the file. Blocks the thread.
+    pub(crate) fn fill(self: &Arc<Self>, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let range = offset..offset.saturating_add(buffer.len() as u64);
+        if range.end > self.length() {
+            return self.file.read_exact_at(buffer, offset);
+        }
+        if !self.has(&range) {
+            let step = self.scans.lock().step(&range, self.length());
+            let bytes = match step {
+                Step::Cached => None,
+                Step::InMemory(bytes) => Some(bytes),
+                Step::Fetch(piece) => Some(self.piece(&range, piece)?),
+            };
+            if let Some(bytes) = bytes {
+                buffer.copy_from_slice(&bytes);
+                return Ok(());
+            }
+            self.ensure_blocking(&range)?;
+        }
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    /// The bytes `range`, from a piece around them that is fetched into memory.
+    fn piece(&self, range: &Range<u64>, piece: Range<u64>) -> io::Result<Bytes> {
+        let bytes = self.slot.cache.handle.block_on(self.bytes(&piece))?;
+        self.check(piece.start, &bytes)?;
+        self.scans.lock().keep(range.end, piece.start, &bytes);
+        let from = usize::try_from(range.start.saturating_sub(piece.start));
+        let count = usize::try_from(range.end.saturating_sub(range.start));
+        let (from, count) = (from.unwrap_or(usize::MAX), count.unwrap_or(usize::MAX));
+        let end = from.saturating_add(count);
+        if end > bytes.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(bytes.slice(from..end))
+    }
+}
+
+/// Granules that one caller fetches, however that ends.
+struct Claim {
+    resident: Arc<Resident>,
+    run: Range<u64>,
+    _ended: watch::Sender<()>,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut fetching = self.resident.fetching.lock();
+        for granule in self.run.clone() {
+            fetching.remove(&granule);
+        }
+    }
+}
+
+/// The parts of a file that are no holes.
+fn data_of(file: &File, length: u64) -> io::Result<Vec<Range<u64>>> {
+    let (mut found, mut at) = (Vec::new(), 0);
+    while at < length {
+        let data = match seek(file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(rustix::io::Errno::NXIO) => break,
+            Err(error) => return Err(error.into()),
+        };
+        let end = seek(file, SeekFrom::Hole(data))?;
+        if end <= at {
+            break;
+        }
+        found.push(data..end.min(length));
+        at = end;
+    }
+    Ok(found)
+}
