@@ -33,6 +33,7 @@ mod retention;
 mod secret_lists;
 mod security;
 mod shares;
+mod split_text;
 mod splits;
 mod storages;
 mod strict_json;

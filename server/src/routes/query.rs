@@ -23,7 +23,7 @@ use super::instant;
 use super::json::read_json;
 use super::page::malformed;
 use super::refusals::{BadRequest, NotFound, TooManyRequests};
-use super::splits::split_of;
+use super::split_text::split_of;
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
 use crate::query::{Answer, AnswerError, Question, ResultKind, Rows, RowsFormat, Summary, columns};

@@ -6,8 +6,8 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use query_engine::{Split, SplitPlan};
+use http::{HeaderMap, HeaderValue, header};
+use query_engine::SplitPlan;
 use recording::Instant;
 use serde::{Deserialize, Serialize};
 use storage_format::StorageId;
@@ -17,8 +17,8 @@ use super::json::read_json;
 use super::page::malformed;
 use super::query::{Limit, QueryBody, named_storages};
 use super::refusals::{BadRequest, NotFound, TooManyRequests};
+use super::split_text::text_of;
 use crate::app_state::AppState;
-use crate::base64::{base64_url, from_base64_url};
 use crate::problem::{Problem, ProblemDocument};
 use crate::query::Question;
 
@@ -76,7 +76,7 @@ struct SplitEntry {
 impl SplitList {
     fn of(plan: SplitPlan) -> Self {
         let splits = plan.splits.into_iter().map(|planned| SplitEntry {
-            split: base64_url(&planned.split.encode()),
+            split: text_of(&planned.split),
             bytes: planned.bytes,
             events: planned.events,
         });
@@ -167,28 +167,4 @@ async fn list(app: &AppState, (question, count): (Question, u64)) -> Result<Resp
         .headers_mut()
         .insert(header::CACHE_CONTROL, no_store);
     Ok(response)
-}
-
-/// The split with this text, if it is one of the question.
-pub(super) fn split_of(text: &str, question: &Question) -> Result<Split, Problem> {
-    let bytes = from_base64_url(text).ok_or_else(|| refused("it is not base64url".to_owned()))?;
-    let split = Split::decode(&bytes).map_err(|error| refused(error.to_string()))?;
-    if split.question == question.checksum() {
-        Ok(split)
-    } else {
-        Err(refused(
-            "it was made of another expression, other times or another `derived`".to_owned(),
-        ))
-    }
-}
-
-fn refused(why: String) -> Problem {
-    Problem::new(
-        StatusCode::BAD_REQUEST,
-        "split_malformed",
-        "the split is not one of this query",
-    )
-    .detail(why)
-    .cause("a split belongs to the expression, the times and the `derived` that it was made of")
-    .remedy("send it as POST …/query/splits returned it, with the same query")
 }

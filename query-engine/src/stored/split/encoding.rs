@@ -217,7 +217,9 @@ mod tests {
         }
 
         #[test]
-        fn changed_bytes_are_refused(split in split(), at: prop::sample::Index, flip in 1..=u8::MAX) {
+        fn changed_bytes_are_refused(
+            split in split(), at: prop::sample::Index, flip in 1..=u8::MAX,
+        ) {
             let mut bytes = split.encode();
             let at = at.index(bytes.len());
             bytes[at] ^= flip;

@@ -2,8 +2,8 @@
 //!
 //! A split is a list of ranges of leaves, in bytes, that begin and end between packets. Packets are
 //! decoded independently of each other, so the events of the splits are those of the query. Bytes
-//! of a leaf never change, neither when it grows nor when its storage is finalized or arranged. What
-//! else may change how they are read is in the split, and a split that was made before such a
+//! of a leaf never change, neither when it grows nor when its storage is finalized or arranged.
+//! What else may change how they are read is in the split, and a split that was made before such a
 //! change is refused: a repair that cut the log, other trace metadata, another unit of times.
 
 mod encoding;
