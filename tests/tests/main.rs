@@ -22,6 +22,7 @@ mod copies;
 mod crashes;
 mod damaged_files;
 mod damaged_storages;
+mod delta_table;
 mod disk_low;
 mod disk_probe;
 mod documents;

@@ -144,6 +144,18 @@ const OBJECT_STORE: Peer = Peer {
     module: "boto3, moto.server",
 };
 
+/// Engines that read Delta Lake tables.
+const LAKE: Peer = Peer {
+    name: "lake",
+    packages: &[
+        "deltalake==1.6.6",
+        "duckdb==2.0.0",
+        "polars==2.1.0",
+        "pyarrow==26.0.1",
+    ],
+    module: "deltalake, duckdb, polars, pyarrow",
+};
+
 /// The generator of TypeScript types, and the compiler that it needs: it does not run with 6 or 7.
 const OPENAPI_TYPESCRIPT: NodePeer = NodePeer {
     name: "openapi-typescript",
@@ -177,6 +189,7 @@ fn install_peers() -> Outcome {
         PYTHON_CLIENT,
         VIZTRACER,
         OBJECT_STORE,
+        LAKE,
     ] {
         if !install::ensure_peer(peer) {
             missing.push(format!("cannot install {} for Python", peer.name));
