@@ -161,7 +161,7 @@ fn check_all(server: &Server, storage: &str, questions: &[Value], what: &str, se
     let (mut api, mut random) = (server.api(), Random::new(seed));
     if let Some(first) = questions.first() {
         let asked = Asked::of(storage, first.clone());
-        let splits = asked.splits(&mut api, 10_000);
+        let splits = asked.splits(&mut api, 40);
         let parts = splits.iter().map(|split| json!({ "split": split }));
         let all: Vec<String> = parts
             .flat_map(|part| asked.lines(&mut api, &part))
@@ -278,7 +278,11 @@ fn lines(ids: std::ops::Range<u64>) -> String {
         } else {
             format!("\"ts\":{ts},")
         };
-        let name = if id % 2 == 0 { "read" } else { "write" };
+        let name = if id.is_multiple_of(2) {
+            "read"
+        } else {
+            "write"
+        };
         format!(
             "{{\"id\":{id},\"name\":\"{name}\",\"cat\":\"c\",\"pid\":1,\"tid\":2,{time}\"dur\":5,\
              \"ph\":\"X\"}}\n"
@@ -326,6 +330,9 @@ fn what_arrives_later_is_in_no_split_and_events_without_a_time_are() {
         &splits,
         "a storage that has grown and is finalized",
     );
+    let all = Whole::of(&asked, &mut api);
+    let each = asked.splits(&mut api, 10_000);
+    all.check(&asked, &mut api, &each, "a split for each chunk");
 }
 
 #[test]
