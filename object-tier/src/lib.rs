@@ -6,6 +6,7 @@
 mod bucket;
 pub mod chain;
 mod clock;
+mod delta;
 mod error;
 #[cfg(test)]
 mod faulty;
@@ -27,6 +28,10 @@ mod upload;
 mod verification;
 
 pub use bucket::{Bucket, Creation, Listed, Requests};
+pub use delta::{
+    Addition, ColumnStatistics, DataFile, DeltaColumn, DeltaSchema, DeltaTable, DeltaType,
+    FileStatistics,
+};
 pub use error::TierError;
 pub use heads::Heads;
 pub use hints::{Hint, changed_since, hour, note, repair_hints, sealed_since};

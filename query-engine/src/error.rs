@@ -22,6 +22,14 @@ pub enum ReadError {
         /// Its readings, and what to write.
         why: String,
     },
+    /// What a split reads is not what it was when the query was split.
+    #[error("{place} has changed since the query was split: {why}")]
+    SplitOutdated {
+        /// The leaf.
+        place: String,
+        /// What is different.
+        why: &'static str,
+    },
     /// Bytes cannot be fetched.
     #[error("cannot read {place}")]
     Fetch {

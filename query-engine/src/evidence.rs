@@ -1,14 +1,20 @@
 //! The index of a source, loaded as far as a query needs it.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::sync::Arc;
 
 use chunk_index::{
-    Block, BlockKind, FilterCache, Index, Pruner, Pruning, Sidecar, SidecarError, Tier,
+    BLOCK_CHUNKS, Block, BlockKind, FilterCache, Index, Pruner, Pruning, Sidecar, SidecarError,
+    Tier,
 };
 
 use crate::lookups::{Lookups, block_of};
 use crate::{Fetch, ReadError};
+
+/// All bytes of a source.
+pub(crate) const EVERYTHING: Range<u64> = 0..u64::MAX;
 
 /// What is known about the chunks of a source.
 pub enum Evidence {
@@ -26,6 +32,8 @@ pub enum Evidence {
         fetched_bytes: u64,
         /// Filters loaded by earlier queries.
         cache: Option<Arc<FilterCache>>,
+        /// Only chunks inside of these bytes belong to the source.
+        within: Range<u64>,
     },
 }
 
@@ -46,6 +54,19 @@ impl Evidence {
         }
     }
 
+    /// The numbers of the chunks that belong to the source.
+    pub(crate) fn chunks(&self) -> Vec<usize> {
+        let within = match self {
+            Evidence::Whole(_) | Evidence::Times(_) => &EVERYTHING,
+            Evidence::Sidecar { within, .. } => within,
+        };
+        let chunks = self.index().chunks().iter().enumerate();
+        let inside = chunks.filter(|(_, chunk)| {
+            within.start <= chunk.offset && chunk.offset.saturating_add(chunk.length) <= within.end
+        });
+        inside.map(|(number, _)| number).collect()
+    }
+
     /// Rules out chunks tier by tier, fetching for each tier what it needs about the remaining
     /// chunks.
     ///
@@ -53,7 +74,12 @@ impl Evidence {
     ///
     /// When blocks cannot be fetched or are damaged.
     pub fn prune(&mut self, pruner: &Pruner) -> Result<Pruning, ReadError> {
-        let mut pruning = Pruning::begin(self.index());
+        let candidates = self.chunks();
+        let mut pruning = Pruning {
+            total: candidates.len(),
+            candidates,
+            ruled_out: [0; 3],
+        };
         for tier in Tier::ALL {
             if let Evidence::Sidecar { sidecar, .. } = self {
                 let wanted = pruner.wanted(sidecar, tier, &pruning);
@@ -77,17 +103,21 @@ impl Evidence {
         Ok(())
     }
 
-    /// Loads every block of the kinds that `wanted` accepts.
+    /// Loads the blocks of these kinds with the summaries of the chunks that belong to the source.
     ///
     /// # Errors
     ///
     /// When blocks cannot be fetched or are damaged.
     pub fn load_kinds(&mut self, wanted: &[BlockKind]) -> Result<(), ReadError> {
+        let chunks = self.chunks().into_iter();
+        let numbers: BTreeSet<usize> = chunks.map(|chunk| chunk / BLOCK_CHUNKS).collect();
         if let Evidence::Sidecar { sidecar, .. } = self {
+            let of_source = |block: &Block| numbers.contains(&(block.number as usize));
             let blocks: Vec<Block> = sidecar
                 .blocks()
                 .iter()
-                .filter(|block| wanted.contains(&block.kind) && !sidecar.is_loaded(block))
+                .filter(|block| wanted.contains(&block.kind) && of_source(block))
+                .filter(|block| !sidecar.is_loaded(block))
                 .copied()
                 .collect();
             self.load(&blocks)?;
@@ -102,6 +132,7 @@ impl Evidence {
             fetch,
             fetched_bytes,
             cache,
+            ..
         } = self
         else {
             return Ok(());

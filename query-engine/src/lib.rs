@@ -10,6 +10,7 @@
 //! | matching events as rows, in order of time | [`write_rows`], [`row_formats`] |
 //! | counts and groups, from chunk summaries where these are exact | [`count`], [`group_by`] |
 //! | what was ruled out, read and found | [`Report`] |
+//! | parts of a query for several workers | [`Split`], [`StorageSet::split`] |
 //! | making and updating indexes of files and leaves | [`index_files`], [`StorageSet::index`] |
 //!
 //! A few threads read tasks in parallel; each has one chunk (or one gzip piece) in memory. Rows
@@ -78,6 +79,7 @@ pub use skipped::Skipped;
 pub use source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task};
 pub use spill::spill_into;
 pub use stored::{
-    AgentTrace, Leaf, LeafRanges, LeafSource, PacketTimes, StorageSet, StoredLeaf, derived_note,
-    each_packet, each_raw_packet, read_packet, without_derived,
+    AgentTrace, Leaf, LeafRanges, LeafSource, PacketTimes, PlannedSplit, Split, SplitError,
+    SplitLeaf, SplitPlan, SplitStorage, StorageSet, StoredLeaf, derived_note, each_packet,
+    each_raw_packet, read_packet, without_derived,
 };

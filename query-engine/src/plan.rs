@@ -192,11 +192,11 @@ impl Plan<'_> {
             Err(error) if error.is_of_index() => {
                 self.report.damaged.push(error.line());
                 self.report.index_bytes += evidence.fetched_bytes();
-                let chunks = evidence.index().chunks().len();
-                self.report.chunks += chunks;
-                self.report.read += chunks;
+                let left = evidence.chunks();
+                self.report.chunks += left.len();
+                self.report.read += left.len();
                 return Ok(Pruned {
-                    left: (0..chunks).collect(),
+                    left,
                     ..Pruned::default()
                 });
             }

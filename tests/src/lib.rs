@@ -41,9 +41,10 @@ pub use object_store::{ObjectStore, StoreFault, StoreProxy};
 pub use payload::{Random, packet, payload};
 pub use power::{check_image, record_power};
 pub use programs::{
-    object_store_python, openapi_node_modules, openapi_python, opentelemetry_node_modules,
-    opentelemetry_python, page_node_modules, perfetto_ui, python_client_python, run_tracehold,
-    tables_python, tracehold, traceholdd, viztracer_python, without,
+    lake_python, object_store_python, openapi_node_modules, openapi_python,
+    opentelemetry_node_modules, opentelemetry_python, page_node_modules, perfetto_ui,
+    python_client_python, run_tracehold, tables_python, tracehold, traceholdd, viztracer_python,
+    without,
 };
 pub use server::{OtlpAddresses, Server, Settings, small_disk_settings};
 pub use terminal::Terminal;

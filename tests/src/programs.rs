@@ -45,6 +45,11 @@ pub fn python_client_python() -> Option<PathBuf> {
     peer_python("python-client")
 }
 
+/// Python with engines that read Delta Lake tables.
+pub fn lake_python() -> Option<PathBuf> {
+    peer_python("lake")
+}
+
 /// Python with moto, and a client of object stores.
 pub fn object_store_python() -> Option<PathBuf> {
     peer_python("object-store")

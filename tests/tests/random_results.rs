@@ -514,6 +514,11 @@ pub(crate) fn check(queries: &[Query], source: &[&str], what: &str) {
 }
 
 impl Query {
+    /// The expression.
+    pub(crate) fn expression(&self) -> &str {
+        &self.arguments[0]
+    }
+
     /// The name of an aggregate, or nothing for other columns.
     fn about_of<'q>(&'q self, name: &'q str) -> &'q str {
         if self.about.iter().any(|label| label == name) {

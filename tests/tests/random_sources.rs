@@ -28,7 +28,7 @@ const REQUESTS: u64 = 40;
 const SPANS: u64 = 15;
 
 /// Random queries over the rows that a source has, which are complete.
-fn queries(source: &[&str], seed: u64) -> Vec<Query> {
+pub(crate) fn queries(source: &[&str], seed: u64) -> Vec<Query> {
     let count = std::env::var("TRACEHOLD_RANDOM_QUERIES");
     let count = count.map_or(QUERIES, |count| count.parse().unwrap());
     let (_, out, errors) = run(&[&["query"], source, &["--format", "ndjson"]].concat());
@@ -141,7 +141,7 @@ fn check_compressed(path: &Path, seed: u64) {
 
 /// A Chrome trace of nested slices of three threads and of overlapping requests, each of them two
 /// records. Blanks make it longer than two packets of a file.
-fn slices(random: &mut Random) -> String {
+pub(crate) fn slices(random: &mut Random) -> String {
     let mut records = Vec::new();
     let mut open: [Vec<u64>; 4] = Default::default();
     let mut put = |ts: u64, phase: &str, track: usize, id: u64| {
@@ -249,7 +249,7 @@ fn span(random: &mut Random, id: u64) -> Value {
 }
 
 /// A request with spans of one service.
-fn request_with_spans(random: &mut Random, request: u64) -> Value {
+pub(crate) fn request_with_spans(random: &mut Random, request: u64) -> Value {
     let spans = (0..SPANS).map(|at| span(random, request * SPANS + at + 1));
     let scope = json!({
         "scope": { "name": "checkout", "version": format!("1.{}", request % 3) },

@@ -109,7 +109,7 @@ const PYTHON_CLIENT: Peer = Peer {
     name: "python-client",
     packages: &[
         "aiohttp==3.14.5",
-        "dask[dataframe]==2026.8.0",
+        "dask[dataframe,distributed]==2026.8.0",
         "duckdb==2.0.0",
         "hatchling==1.33.0",
         "ipykernel==7.4.0",
@@ -142,6 +142,18 @@ const OBJECT_STORE: Peer = Peer {
     name: "object-store",
     packages: &["boto3==1.44.8", "moto[server]==5.2.5"],
     module: "boto3, moto.server",
+};
+
+/// Engines that read Delta Lake tables.
+const LAKE: Peer = Peer {
+    name: "lake",
+    packages: &[
+        "deltalake==1.6.6",
+        "duckdb==2.0.0",
+        "polars==2.1.0",
+        "pyarrow==26.0.1",
+    ],
+    module: "deltalake, duckdb, polars, pyarrow",
 };
 
 /// The generator of TypeScript types, and the compiler that it needs: it does not run with 6 or 7.
@@ -177,6 +189,7 @@ fn install_peers() -> Outcome {
         PYTHON_CLIENT,
         VIZTRACER,
         OBJECT_STORE,
+        LAKE,
     ] {
         if !install::ensure_peer(peer) {
             missing.push(format!("cannot install {} for Python", peer.name));

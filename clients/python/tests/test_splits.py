@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pickle
-import random
 from collections import Counter
-from itertools import pairwise
-from typing import Any
+from pathlib import Path
 
+import dask
 import dask.dataframe as dd
+import pandas as pd
 import pytest
+from distributed import Client, LocalCluster
 
 import tracehold
 from conftest import BASE, NewStorage, event, lines
-from tracehold._splits import Interval, boundaries
+from scripted import scripted
 
 
 def events_of(*queries: tracehold.Query) -> Counter[int]:
@@ -28,9 +29,7 @@ def at(times: list[int]) -> list[str]:
 SPREADS: dict[str, list[int]] = {
     "even": list(range(0, 5000, 10)),
     "one time": [7] * 300,
-    "a burst": sorted([*range(1_000_000, 1_000_400), 0, 90_000_000]),
     "far away": [-BASE // 1000, *range(300), 10**12],
-    "two events": [1, 2],
     "one event": [3],
     "none": [],
 }
@@ -45,63 +44,60 @@ def test_parts_together_are_the_whole(
     storage = new_storage(at(times), finalize=finalize)
     whole = events_of(storage.query())
     assert sum(whole.values()) == len(times)
-    for count in (1, 2, 3, 8):
+    for count in (1, 2, 8):
         parts = storage.splits(count)
         assert 1 <= len(parts) <= count
         assert events_of(*parts) == whole
-        ends = [part.options.end for part in parts[:-1]]
-        assert [part.options.start for part in parts[1:]] == ends
+        assert sum(part.count() for part in parts) == len(times)
 
 
-def test_an_event_at_a_limit_is_in_one_part(new_storage: NewStorage) -> None:
-    random.seed(11)
-    times = [random.choice([10, 20, 30, 40]) for _ in range(400)]
-    storage = new_storage(at(times))
-    # Limits between parts are moved onto times that events have.
-    parts = storage.splits(4)
-    limits: list[Any] = [None, *(BASE + time * 1000 for time in (20, 30, 40)), None]
-    moved = [parts[0].replace(start=start, end=end) for start, end in pairwise(limits)]
-    assert events_of(*moved) == events_of(*parts) == events_of(storage.query())
-
-
-def test_parts_have_about_the_same_number_of_events(new_storage: NewStorage) -> None:
-    for name in ("even", "a burst", "far away"):
-        counts = [part.count() for part in new_storage(at(SPREADS[name])).splits(4)]
-        assert len(counts) == 4
-        assert max(counts) <= 2 * sum(counts) / 4, (name, counts)
+def test_parts_have_about_the_same_size(new_storage: NewStorage) -> None:
+    # Events of one nanosecond are divided like any others.
+    for name in ("even", "one time"):
+        storage = new_storage(at(SPREADS[name]), finalize=False)
+        parts = storage.splits(4)
+        splits = [part.split for part in parts if part.split is not None]
+        assert len(splits) == len(parts) == 4
+        sizes = [split.bytes for split in splits]
+        assert max(sizes) <= 2 * min(sizes), (name, sizes)
+        assert sum(split.events for split in splits) == len(SPREADS[name])
 
 
 def test_parts_are_of_the_selected_events(thousand: tracehold.Storage) -> None:
     start, end = BASE + 1_000_000, BASE + 5_000_000
     query = thousand.query('name == "write"', start=start, end=end, fields="ts,id")
     parts = query.splits(5)
-    assert parts[0].options.start == start
-    assert parts[-1].options.end == end
-    assert {part.options.fields for part in parts} == {"ts,id"}
+    assert {part.options for part in parts} == {query.options}
     assert events_of(*parts) == events_of(query)
+    for part in parts:
+        times = [row["ts"] for row in part.rows()]
+        assert times == sorted(times)
 
 
-@pytest.mark.parametrize("finalize", [True, False], ids=["finalized", "open"])
-def test_events_without_a_time_are_a_part_of_their_own(
-    new_storage: NewStorage, *, finalize: bool
-) -> None:
-    events = [event(index) for index in range(40)]
+def test_events_without_a_time_are_in_parts(new_storage: NewStorage) -> None:
+    events = [event(index) for index in range(400)]
     for number in (5, 6, 7):
         del events[number]["ts"]
-    storage = new_storage(lines(events), finalize=finalize)
-    *parts, last = storage.splits(3)
-    assert len(parts) == 3
-    assert last.options.expression == "ts is null"
-    assert sorted(events_of(last)) == [5, 6, 7]
-    assert events_of(*parts, last) == events_of(storage.query())
-    named = 'name == "read"'
-    *parts, last = storage.splits(3, named)
-    assert last.options.expression == f"({named}) and ts is null"
-    assert events_of(*parts, last) == events_of(storage.query(named))
-    untimed = storage.splits(3, "ts is null")
-    assert [sorted(events_of(part)) for part in untimed] == [[5, 6, 7]]
-    window = storage.splits(3, start=BASE, end=BASE + 10**9)
-    assert sum(events_of(*window).values()) == 37
+    storage = new_storage(lines(events), finalize=False)
+    parts = storage.splits(3)
+    assert events_of(*parts) == events_of(storage.query())
+    assert sorted(events_of(*storage.splits(3, "ts is null"))) == [5, 6, 7]
+
+
+def test_a_part_is_of_the_storage_as_it_was_split(new_storage: NewStorage) -> None:
+    storage = new_storage(lines([event(index) for index in range(300)]), finalize=False)
+    parts = storage.splits(3)
+    with storage.producer("later", "trace", kind="dft") as producer:
+        producer.push_lines(lines([event(index) for index in range(300, 400)]), 4096)
+    assert sum(part.count() for part in parts) == 300
+    storage.finalize()
+    assert sum(part.count() for part in parts) == 300
+    with pytest.raises(tracehold.RefusedError, match="split") as caught:
+        parts[0].replace(expression="pid == 7").count()
+    assert caught.value.code == "split_malformed"
+    storage.delete()
+    with pytest.raises(tracehold.TraceholdError):
+        parts[0].count()
 
 
 def test_what_is_of_the_whole_result_has_no_parts(thousand: tracehold.Storage) -> None:
@@ -110,6 +106,16 @@ def test_what_is_of_the_whole_result_has_no_parts(thousand: tracehold.Storage) -
             thousand.query(**options).splits(2)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="at least one"):
         thousand.splits(0)
+    with pytest.raises(ValueError, match="a part has no parts"):
+        thousand.splits(2)[0].splits(2)
+
+
+def test_an_answer_without_splits_is_an_error() -> None:
+    body = b'{"parts": []}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    with scripted(head % len(body) + body) as answers, tracehold.connect(answers.url) as server:
+        with pytest.raises(tracehold.ResponseError, match="without splits"):
+            server.query().splits(2)
 
 
 def test_parts_can_be_pickled(thousand: tracehold.Storage) -> None:
@@ -117,27 +123,31 @@ def test_parts_can_be_pickled(thousand: tracehold.Storage) -> None:
     assert events_of(*copies) == events_of(thousand.query())
 
 
-def test_dask_reads_the_parts(thousand: tracehold.Storage) -> None:
-    parts = thousand.splits(4, fields=["ts", "name", "ret"])
-    frame = dd.from_map(tracehold.Query.pandas, parts)
-    assert frame.npartitions == 4
-    found = frame.groupby("name")["ret"].agg(["count", "sum"]).compute(scheduler="threads")
-    expected = thousand.query(fields=["name", "ret"]).pandas().groupby("name")["ret"]
-    assert found.sort_index().equals(expected.agg(["count", "sum"]).sort_index())
-
-
-@pytest.mark.parametrize(
-    ("events", "count", "expected"),
-    [
-        ([(0, 10, 100)], 2, [5]),
-        ([(0, 10, 100)], 4, [2, 5, 8]),
-        ([(0, 10, 50), (90, 10, 50)], 2, [10]),
-        ([(0, 10, 1), (90, 10, 99)], 2, [95]),
-        ([(0, 1, 100)], 4, []),
-        ([(0, 2, 100)], 9, [1]),
-    ],
-)
-def test_limits_between_parts(
-    events: list[tuple[int, int, int]], count: int, expected: list[int]
+def test_dask_in_other_processes_gives_the_same_answer(
+    new_storage: NewStorage, tmp_path: Path
 ) -> None:
-    assert boundaries([Interval(*item) for item in events], count) == expected
+    # Without an index, it is cut at packets, of which one chunk has many.
+    storage = new_storage(lines([event(index) for index in range(1000)]), finalize=False)
+    fields = ["id", "ts", "name", "ret"]
+    whole = storage.query(fields=fields).pandas()
+    parts = storage.splits(4, fields=fields)
+    assert len(parts) == 4
+    with (
+        dask.config.set({"temporary_directory": str(tmp_path)}),
+        LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        assert len(client.scheduler_info()["workers"]) == 2
+        counts = client.gather(client.map(tracehold.Query.count, parts, pure=False))
+        assert sum(counts) == len(whole) == 1000
+        frame = dd.from_map(tracehold.Query.pandas, parts)
+        assert frame.npartitions == 4
+        found = frame.groupby("name")["ret"].agg(["count", "sum"]).compute()
+        rows = frame.compute()
+    expected = whole.groupby("name")["ret"].agg(["count", "sum"])
+    pd.testing.assert_frame_equal(found.sort_index(), expected.sort_index(), check_dtype=False)
+    in_order = rows.sort_values("id").reset_index(drop=True)
+    wanted = whole.sort_values("id").reset_index(drop=True)
+    pd.testing.assert_frame_equal(in_order, wanted, check_dtype=False)

@@ -18,6 +18,7 @@ use super::hash_filter::localize;
 use super::hash_names::{TextLimits, unit_of};
 use super::head::{Head, begins_as_gzip, head_of};
 use super::scan::{self, Text, fetch_text};
+use crate::evidence::EVERYTHING;
 use crate::open_sidecar::OpenSidecar;
 use crate::packet_files::packet_file::origin;
 use crate::sidecar_file::Unusable;
@@ -220,6 +221,7 @@ impl ChunkSource for DftFile {
                 fetch: Arc::clone(&open.fetch),
                 fetched_bytes: open.fetched_bytes,
                 cache: None,
+                within: EVERYTHING,
             })),
         }
     }

@@ -12,6 +12,7 @@ use trace_kinds::rocksdb::TraceHeader;
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
 use super::packet_index::PacketIndex;
+use crate::evidence::EVERYTHING;
 use crate::open_sidecar::OpenSidecar;
 use crate::slices::unpaired_in;
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks};
@@ -188,6 +189,7 @@ impl ChunkSource for PacketFile {
                 fetch: Arc::clone(&open.fetch),
                 fetched_bytes: open.fetched_bytes,
                 cache: None,
+                within: EVERYTHING,
             }),
         })
     }

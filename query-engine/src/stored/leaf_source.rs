@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use chunk_index::{FilterCache, Index, Pruner};
+use chunk_index::{Chunk, FilterCache, Index, Pruner};
 use query_language::{BareUnit, FieldTable, Filter};
 use storage_format::{Kind, StorageId};
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
@@ -11,9 +11,10 @@ use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 use super::frames::Frames;
 use super::origin_filter::answer_origin;
 use super::packet_events::PacketEvents;
-use super::ranges::joined;
+use super::ranges::{inside, joined};
 use super::times;
 use super::{Leaf, StoredLeaf};
+use crate::evidence::EVERYTHING;
 use crate::open_sidecar::OpenSidecar;
 use crate::skipped::unreadable_records;
 use crate::slices::unpaired_in;
@@ -27,6 +28,8 @@ pub struct LeafSource {
     context: StreamContext,
     origin: Origin,
     part: Part,
+    /// Only these bytes of the leaf belong to the source.
+    within: Range<u64>,
     cache: Option<Arc<FilterCache>>,
     unused: Option<String>,
     lost: LostDeclarations,
@@ -86,6 +89,7 @@ impl LeafSource {
             context,
             origin: origin_of(&leaf),
             part: Part::Runs(runs),
+            within: EVERYTHING,
             cache: None,
             unused,
             lost: LostDeclarations::default(),
@@ -98,18 +102,56 @@ impl LeafSource {
         LeafSource { lost, ..self }
     }
 
+    /// Only what is in these bytes, which begin and end between packets.
+    pub(super) fn within(mut self, within: &Range<u64>) -> LeafSource {
+        if let Part::Runs(runs) = &mut self.part {
+            *runs = runs.iter().filter_map(|run| inside(run, within)).collect();
+        }
+        self.within = within.clone();
+        self
+    }
+
+    /// Also what is in these bytes, which are before the others and are read without an index.
+    pub(super) fn and(mut self, mut before: Vec<Range<u64>>) -> LeafSource {
+        if let Part::Runs(runs) = &mut self.part {
+            before.append(runs);
+            *runs = before;
+        }
+        self
+    }
+
+    /// The parts of chunks of which only a part belongs to the source: no summary is about them.
+    pub(super) fn cut_chunks(&self) -> Vec<Range<u64>> {
+        let Part::Indexed(open, _) = &self.part else {
+            return Vec::new();
+        };
+        let chunks = open.index().chunks().iter();
+        let whole = chunks.map(|chunk| chunk.offset..chunk.offset + chunk.length);
+        let parts = whole.filter_map(|whole| {
+            let part = inside(&whole, &self.within)?;
+            (part != whole).then_some(part)
+        });
+        parts.collect()
+    }
+
     /// The same part in chunks with the times of their packets, if the index of the storage
     /// contains these and `filter` uses them.
     pub(super) fn timed(
-        mut self,
+        self,
         stored: &StoredLeaf,
         filter: Option<&Filter>,
     ) -> Result<LeafSource, ReadError> {
         // Times decide nothing where the packets that cannot be read have to be found.
+        if self.lost.names || !filter.is_some_and(times::uses_time) {
+            return Ok(self);
+        }
+        self.chunked(stored)
+    }
+
+    /// The same part in chunks of packets, as far as the index of the storage contains these.
+    pub(super) fn chunked(mut self, stored: &StoredLeaf) -> Result<LeafSource, ReadError> {
         if let Part::Runs(runs) = &self.part
-            && !self.lost.names
             && let Some(times) = stored.times.as_deref()
-            && filter.is_some_and(times::uses_time)
         {
             let basis = times::basis(self.leaf.path.kind, &stored.trace, &self.context);
             let index = times::timed_chunks(times, basis, runs);
@@ -128,6 +170,11 @@ impl LeafSource {
         }
     }
 
+    /// Whether it is in chunks with the times of their packets.
+    pub(super) fn is_timed(&self) -> bool {
+        matches!(self.part, Part::Timed(_))
+    }
+
     /// Whether there is nothing to read.
     pub(super) fn is_empty(&self) -> bool {
         matches!(&self.part, Part::Runs(runs) if runs.is_empty())
@@ -135,34 +182,74 @@ impl LeafSource {
 
     /// The ranges in which the filter may find events.
     pub(super) fn candidates(&self, filter: Option<&Filter>) -> Result<Vec<Range<u64>>, ReadError> {
-        let local = filter.map(|filter| self.localize(filter));
-        if local
-            .as_ref()
-            .is_some_and(|local| passes_none(&local.evaluate))
-        {
+        let kept = self.kept(filter)?.into_iter();
+        Ok(joined(kept.map(|part| part.range)))
+    }
+
+    /// Whether the filter passes no event of the stream.
+    pub(super) fn is_excluded(&self, filter: Option<&Filter>) -> bool {
+        filter.is_some_and(|filter| passes_none(&self.localize(filter).evaluate))
+    }
+
+    /// The number of its chunks, or of its runs.
+    pub(super) fn parts(&self) -> usize {
+        match &self.part {
+            Part::Runs(runs) => runs.len(),
+            Part::Indexed(..) | Part::Timed(_) => {
+                self.chunk_index().map_or(0, |index| index.chunks().len())
+            }
+        }
+    }
+
+    /// The chunks in which the filter may find events. Without an index, that is everything.
+    pub(super) fn kept(&self, filter: Option<&Filter>) -> Result<Vec<KeptPart>, ReadError> {
+        if self.is_excluded(filter) {
             return Ok(Vec::new());
         }
-        let Some(index) = self.chunk_index() else {
-            return Ok(match &self.part {
-                Part::Runs(runs) => runs.clone(),
-                Part::Indexed(..) | Part::Timed(_) => Vec::new(),
-            });
-        };
-        let Some(mut evidence) = self.evidence()? else {
+        if let Part::Runs(runs) = &self.part {
+            let runs = runs.iter().cloned();
+            return Ok(runs.map(|range| KeptPart { range, events: 0 }).collect());
+        }
+        let (Some(index), Some(mut evidence)) = (self.chunk_index(), self.evidence()?) else {
             return Ok(Vec::new());
         };
+        let local = filter.map(|filter| self.localize(filter));
         let all = Filter::And(Vec::new());
         let pruner = Pruner::new(local.as_ref().map_or(&all, |local| &local.prune));
         let left = match evidence.prune(&pruner) {
             Ok(pruning) => pruning.candidates,
             // A damaged index rules nothing out.
-            Err(error) if error.is_of_index() => (0..index.chunks().len()).collect(),
+            Err(error) if error.is_of_index() => evidence.chunks(),
             Err(error) => return Err(error),
         };
         let chunks = left.iter().filter_map(|number| index.chunks().get(*number));
-        Ok(joined(
-            chunks.map(|chunk| chunk.offset..chunk.offset + chunk.length),
-        ))
+        Ok(chunks.map(KeptPart::of).collect())
+    }
+
+    /// All of its chunks, or its runs.
+    pub(super) fn all(&self) -> Vec<KeptPart> {
+        match self.chunk_index() {
+            Some(index) => index.chunks().iter().map(KeptPart::of).collect(),
+            None => self.kept(None).unwrap_or_default(),
+        }
+    }
+}
+
+/// A part of a leaf that must be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct KeptPart {
+    /// Whole frames.
+    pub(super) range: Range<u64>,
+    /// The number of its events; 0 if it is unknown.
+    pub(super) events: u64,
+}
+
+impl KeptPart {
+    fn of(chunk: &Chunk) -> KeptPart {
+        KeptPart {
+            range: chunk.offset..chunk.offset + chunk.length,
+            events: chunk.events,
+        }
     }
 }
 
@@ -205,6 +292,7 @@ impl ChunkSource for LeafSource {
                 fetch: Arc::clone(&open.fetch),
                 fetched_bytes: open.fetched_bytes,
                 cache: self.cache.clone(),
+                within: self.within.clone(),
             })),
         }
     }

@@ -15,6 +15,7 @@ mod packets;
 mod ranges;
 pub(crate) mod set;
 mod slices;
+mod split;
 mod times;
 mod undecodable;
 
@@ -37,6 +38,7 @@ pub use derived::{derived_note, without_derived};
 pub use leaf_source::LeafSource;
 pub use packets::{each_packet, each_raw_packet, read_packet};
 pub use set::{LeafRanges, StorageSet};
+pub use split::{PlannedSplit, Split, SplitError, SplitLeaf, SplitPlan, SplitStorage};
 pub use times::PacketTimes;
 
 /// A leaf of a storage, and the durable part of its data file.

@@ -28,3 +28,9 @@ pub(super) fn outside(
     let parts = starts.zip(ends).map(|(start, end)| start..end);
     parts.filter(|part| part.start < part.end)
 }
+
+/// The part of a range that is inside of another one; `None` if there is none.
+pub(super) fn inside(range: &Range<u64>, other: &Range<u64>) -> Option<Range<u64>> {
+    let part = range.start.max(other.start)..range.end.min(other.end);
+    (part.start < part.end).then_some(part)
+}

@@ -18,18 +18,21 @@ use super::undecodable::UndecodableLeaf;
 use super::{Leaf, StoredLeaf, times};
 use crate::dft::hash_names::{decode_names, unit_of};
 use crate::dft::needs_names;
+use crate::evidence::EVERYTHING;
 use crate::open_sidecar::OpenSidecar;
 use crate::{Cancel, ChunkSource, ReadError, Request};
 
 /// The leaves of one or more storages, opened for one query.
 pub struct StorageSet {
     pub(crate) leaves: Vec<OpenLeaf>,
-    undecodable: Vec<UndecodableLeaf>,
-    cache: Option<Arc<FilterCache>>,
+    pub(super) undecodable: Vec<UndecodableLeaf>,
+    pub(super) cache: Option<Arc<FilterCache>>,
 }
 
 pub(crate) struct OpenLeaf {
     pub(crate) stored: StoredLeaf,
+    /// The bytes of which events are wanted.
+    pub(super) within: Range<u64>,
     sidecar: Option<Arc<OpenSidecar>>,
     /// Records that cannot be read, according to the chunk index.
     unreadable: u64,
@@ -122,6 +125,7 @@ impl StorageSet {
                 is_index_of_damage: facts.is_some_and(|facts| facts.is_damaged),
                 unused,
                 stored,
+                within: EVERYTHING,
                 lost: LostDeclarations {
                     unit: is_unit_lost,
                     names: false,
@@ -239,18 +243,15 @@ impl StorageSet {
         for leaf in std::mem::take(&mut self.undecodable) {
             sources.push(Box::new(leaf));
         }
-        for open in self.leaves {
-            let mut from = 0;
-            if let Some(sidecar) = open.sidecar {
-                from = sidecar.index().identity().length;
-                let (context, cache) = (open.context.clone(), self.cache.clone());
-                let source =
-                    LeafSource::indexed(&open.stored, context, (sidecar, open.unreadable), cache);
-                sources.push(Box::new(source.lacking(open.lost)));
+        for open in self
+            .leaves
+            .into_iter()
+            .filter(|open| !open.within.is_empty())
+        {
+            let (indexed, rest) = open.into_sources(filter.as_ref(), self.cache.clone())?;
+            if let Some(indexed) = indexed {
+                sources.push(Box::new(indexed));
             }
-            let rest = LeafSource::plain(&open.stored, open.context, from, open.unused);
-            let rest = rest.lacking(open.lost);
-            let rest = rest.timed(&open.stored, filter.as_ref())?;
             if !rest.is_empty() {
                 sources.push(Box::new(rest));
             }
@@ -271,24 +272,18 @@ impl StorageSet {
         let mut candidates = Vec::new();
         for open in self.leaves {
             let leaf = open.stored.leaf.leaf;
-            let (mut ranges, mut from) = (Vec::new(), 0);
-            if let Some(sidecar) = open.sidecar {
-                from = sidecar.index().identity().length;
-                let (context, cache) = (open.context.clone(), self.cache.clone());
-                let source =
-                    LeafSource::indexed(&open.stored, context, (sidecar, open.unreadable), cache);
-                ranges = source.candidates(filter.as_ref())?;
-            }
-            let rest = LeafSource::plain(&open.stored, open.context, from, None);
-            let rest = rest.lacking(open.lost);
-            let rest = rest.timed(&open.stored, filter.as_ref())?;
+            let (indexed, rest) = open.into_sources(filter.as_ref(), self.cache.clone())?;
+            let mut ranges = match indexed {
+                Some(indexed) => indexed.candidates(filter.as_ref())?,
+                None => Vec::new(),
+            };
             ranges.extend(rest.candidates(filter.as_ref())?);
             candidates.push(LeafRanges { leaf, ranges });
         }
         Ok(candidates)
     }
 
-    fn bind(&self, request: &Request) -> Result<Option<Filter>, ReadError> {
+    pub(super) fn bind(&self, request: &Request) -> Result<Option<Filter>, ReadError> {
         request.bind(self.unit())
     }
 
@@ -299,7 +294,11 @@ impl StorageSet {
     }
 
     /// Loads the texts of hashes: from the indexes, and by reading what these do not cover.
-    fn resolve(&mut self, filter: Option<&Filter>, columns: &[FieldPath]) -> Result<(), ReadError> {
+    pub(super) fn resolve(
+        &mut self,
+        filter: Option<&Filter>,
+        columns: &[FieldPath],
+    ) -> Result<(), ReadError> {
         let text = |path: &FieldPath| HASH_FIELDS.iter().any(|field| field.text == path.as_str());
         if !filter.is_some_and(needs_names) && !columns.iter().any(text) {
             return Ok(());
@@ -445,6 +444,32 @@ fn declared_unit(stored: &StoredLeaf) -> Result<(TimeUnit, bool), ReadError> {
 }
 
 impl OpenLeaf {
+    /// The part that the chunk index covers, and the rest.
+    pub(super) fn into_sources(
+        self,
+        filter: Option<&Filter>,
+        cache: Option<Arc<FilterCache>>,
+    ) -> Result<(Option<LeafSource>, LeafSource), ReadError> {
+        let (mut from, mut cut, mut indexed) = (0, Vec::new(), None);
+        if let Some(sidecar) = self.sidecar {
+            from = sidecar.index().identity().length;
+            // The index does not say where, so the beginning of the leaf tells.
+            let unreadable = if self.within.start == 0 {
+                self.unreadable
+            } else {
+                0
+            };
+            let (context, sidecar) = (self.context.clone(), (sidecar, unreadable));
+            let source = LeafSource::indexed(&self.stored, context, sidecar, cache);
+            let source = source.lacking(self.lost).within(&self.within);
+            cut = source.cut_chunks();
+            indexed = Some(source);
+        }
+        let rest = LeafSource::plain(&self.stored, self.context, from, self.unused);
+        let rest = rest.lacking(self.lost).within(&self.within).and(cut);
+        Ok((indexed, rest.timed(&self.stored, filter)?))
+    }
+
     /// Bytes that the chunk index covers, including the header of the file.
     fn covered(&self) -> u64 {
         let sidecar = self.sidecar.as_ref();
@@ -457,7 +482,7 @@ impl OpenLeaf {
         let Some((slices, number)) = &self.slices else {
             return Ok(());
         };
-        if self.is_checked || self.sidecar.is_none() {
+        if self.is_checked || self.sidecar.is_none() || self.within.is_empty() {
             return Ok(());
         }
         // To find out, all of the stream that is not indexed may have to be read.

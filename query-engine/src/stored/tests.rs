@@ -23,6 +23,7 @@ mod cancelled;
 mod damage;
 mod groups;
 mod slices;
+mod splits;
 mod times;
 
 /// Bytes in memory that count the requests.

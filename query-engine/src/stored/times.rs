@@ -109,12 +109,13 @@ struct Chunks {
 }
 
 /// What is known about the packets of a chunk: whether the times of all events are known, the time
-/// span, and whether there may be events.
+/// span, whether there may be events, and how many are known.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     all: bool,
     span: Option<(i64, i64)>,
     events: bool,
+    count: u64,
 }
 
 impl Known {
@@ -128,6 +129,7 @@ impl Known {
             all: span.is_some() || events == Some(0),
             span,
             events: events != Some(0),
+            count: events.map_or(0, u64::from),
         }
     }
 
@@ -140,6 +142,7 @@ impl Known {
             all: self.all && other.all,
             span,
             events: self.events || other.events,
+            count: self.count.saturating_add(other.count),
         }
     }
 }
@@ -183,8 +186,8 @@ impl Chunks {
             length,
             raw_length: length,
             number: self.done.len() as u64,
-            // The number of events is unknown, so no predicate is true of all of them.
-            events: u64::from(known.events || !known.all),
+            // Not all of them have a known time, so no predicate is true of all.
+            events: known.count.max(u64::from(known.events || !known.all)),
             timed: 0,
             // Unknown events may have any time.
             odd: u64::from(!known.all),

@@ -8,12 +8,12 @@ use trace_kinds::{EachEvent, Origin};
 use super::StoredLeaf;
 use super::leaf_source::{origin_of, place_of};
 use super::origin_filter::answer_origin;
-use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
+use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, passes_none};
 use crate::{Evidence, ReadError};
 
 /// A leaf whose packets cannot be decoded.
 pub(crate) struct UndecodableLeaf {
-    storage: StorageId,
+    pub(super) stored: StoredLeaf,
     origin: Origin,
     reason: String,
 }
@@ -29,10 +29,15 @@ impl UndecodableLeaf {
             None => "its agent sent no trace metadata".to_owned(),
         };
         Some(UndecodableLeaf {
-            storage: stored.leaf.storage,
+            stored: stored.clone(),
             origin: origin_of(&stored.leaf),
             reason,
         })
+    }
+
+    /// Whether the filter passes no event of the stream.
+    pub(super) fn is_excluded(&self, filter: Option<&Filter>) -> bool {
+        filter.is_some_and(|filter| passes_none(&self.localize(filter).evaluate))
     }
 
     /// Which leaf, and why.
@@ -63,7 +68,7 @@ impl ChunkSource for UndecodableLeaf {
     }
 
     fn storage(&self) -> Option<StorageId> {
-        Some(self.storage)
+        Some(self.stored.leaf.storage)
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {

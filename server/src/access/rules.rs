@@ -100,8 +100,9 @@ pub(super) const RULES: &[Rule] = rules! {
     PUT "/api/v1/label-types/{name}" Operate Everything;
     DELETE "/api/v1/label-types/{name}" Operate Everything;
     DELETE "/api/v1/label-types/{name}/values/{value}" Operate Everything;
-    POST "/api/v1/query" Read Everything;
     GET "/api/v1/nodes" Read Everything;
+    POST "/api/v1/query" Read Everything;
+    POST "/api/v1/query/splits" Read Everything;
     GET "/api/v1/recordings" Read Everything;
     POST "/api/v1/recordings" Operate Everything;
     GET "/api/v1/recordings/{id}" Read Everything;
@@ -128,6 +129,7 @@ pub(super) const RULES: &[Rule] = rules! {
     POST "/api/v1/storages/{id}/open" Operate Nothing;
     GET "/api/v1/storages/{id}/packets/{number}" Read Nothing;
     POST "/api/v1/storages/{id}/query" Read Nothing;
+    POST "/api/v1/storages/{id}/query/splits" Read Nothing;
     GET "/api/v1/storages/{id}/status" Find Nothing;
     GET "/api/v1/storages/{id}/shares" Operate Nothing;
     POST "/api/v1/storages/{id}/shares" Operate Nothing;

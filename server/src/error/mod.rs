@@ -184,6 +184,7 @@ fn failed_query(error: &ReadError) -> Problem {
             .cause("the number has no unit, and not all kinds have times in nanoseconds")
             .remedy("write the time with its unit, or as a date"),
         ReadError::Incomplete { .. } => problem("result_incomplete"),
+        ReadError::SplitOutdated { .. } => problem("split_outdated"),
         ReadError::DamagedFrame { .. } | ReadError::DamagedPacket { .. } => problem("damaged"),
         _ => problem("io_error"),
     };

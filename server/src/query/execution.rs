@@ -19,6 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use super::missing::missing;
 use super::queries::Queries;
 use super::question::{AnswerError, Question, ResultKind};
+use super::splits::leaves_of;
 use super::unreadable::UnreadableData;
 use crate::chunk_indexes::ChunkIndexes;
 use crate::metrics::Metrics;
@@ -152,8 +153,10 @@ impl Queries {
     pub(crate) async fn answer(&self, question: Question) -> Result<Answer, AnswerError> {
         let reading = self.engine.reading();
         let answered = self.answer_once(question.clone()).await;
-        if !matches!(answered, Err(AnswerError::Read(_))) {
-            return answered;
+        match answered {
+            Err(AnswerError::Read(ReadError::SplitOutdated { .. })) => return answered,
+            Err(AnswerError::Read(_)) => {}
+            _ => return answered,
         }
         let mut is_rebuilt = false;
         for storage in &question.storages {
@@ -166,6 +169,23 @@ impl Queries {
         // The end of the first attempt cancelled it.
         again.request.cancel = Cancel::default();
         self.answer_once(again).await
+    }
+
+    /// The leaves that are read, and the number of derived streams that are omitted.
+    async fn leaves(&self, question: &Question) -> Result<(Vec<StoredLeaf>, usize), AnswerError> {
+        if let Some(split) = &question.split {
+            // It was made without derived streams.
+            let leaves = leaves_of(&self.engine, &question.storages, split).await?;
+            return Ok((leaves, 0));
+        }
+        let mut leaves = Vec::new();
+        for storage in &question.storages {
+            leaves.extend(stored_leaves(&self.engine, *storage, Cause::Query).await?);
+        }
+        if question.derived {
+            return Ok((leaves, 0));
+        }
+        Ok(without_derived(leaves))
     }
 
     async fn answer_once(&self, question: Question) -> Result<Answer, AnswerError> {
@@ -184,14 +204,7 @@ impl Queries {
         let permit = permit.map_err(|_| AnswerError::Busy {
             max: self.concurrent_max,
         })?;
-        let mut leaves = Vec::new();
-        for storage in &question.storages {
-            leaves.extend(stored_leaves(&self.engine, *storage, Cause::Query).await?);
-        }
-        let mut derived = 0;
-        if !question.derived {
-            (leaves, derived) = without_derived(leaves);
-        }
+        let (leaves, derived) = self.leaves(&question).await?;
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
         // From here on, dropping the receiver cancels the query.
         let mut rest = Rows {
@@ -244,7 +257,8 @@ fn cache_key(
     let storage = engine.storages().get(*id)?;
     // A cached result does not know which times its trace would read in another unit.
     let is_checked = question.request.bare_times != BareTimes::default();
-    if storage.state != StorageState::Finalized || question.explain || is_checked {
+    let is_part = question.split.is_some();
+    if storage.state != StorageState::Finalized || question.explain || is_checked || is_part {
         return Ok(None);
     }
     let result = match &question.result {
@@ -316,7 +330,10 @@ impl QueryTask {
     /// # Errors
     /// When something is missing: a strict query does not skip it.
     fn missing(&self) -> Result<Vec<Skipped>, ReadError> {
-        let found = missing(&self.engine, &self.question.storages);
+        let found = match &self.question.split {
+            Some(split) if !split.is_first => Vec::new(),
+            _ => missing(&self.engine, &self.question.storages),
+        };
         let first = found.first().and_then(|first| first.reasons.first());
         match first.filter(|_| self.question.request.strict) {
             Some(reason) => Err(ReadError::Incomplete {
@@ -330,6 +347,9 @@ impl QueryTask {
     fn run(mut self, leaves: Vec<StoredLeaf>) -> Result<(Summary, Option<Vec<u8>>), ReadError> {
         let _running = self.metrics.queries.began();
         let mut set = StorageSet::open(leaves, Some(Arc::clone(&self.cache)))?;
+        if let Some(split) = &self.question.split {
+            set.select(split)?;
+        }
         set.drop_outdated(&self.question.request)?;
         self.request_missing_indexes(&set);
         let fields = self.question.fields();

@@ -6,6 +6,7 @@ mod execution;
 mod missing;
 mod queries;
 mod question;
+mod splits;
 mod time_bases;
 mod unreadable;
 

@@ -1,9 +1,10 @@
 //! Questions to storages, and why they cannot be answered.
 
-use query_engine::{GroupSpec, ReadError, Request};
+use query_engine::{GroupSpec, ReadError, Request, Split};
 use query_language::{FieldPath, QueryError};
 use row_formats::{Columns, Format};
 use storage_format::StorageId;
+use storage_format::checksum::crc32c;
 
 /// Format of rows and groups.
 #[derive(
@@ -60,6 +61,8 @@ pub(crate) struct Question {
     pub(crate) explain: bool,
     /// Whether derived streams are read next to their sources.
     pub(crate) derived: bool,
+    /// The only part of the storages that is asked about.
+    pub(crate) split: Option<Split>,
 }
 
 /// The kind of result.
@@ -76,6 +79,14 @@ pub(crate) enum ResultKind {
 }
 
 impl Question {
+    /// Identifies which events are asked for, beside the storages.
+    pub(crate) fn checksum(&self) -> u32 {
+        let request = &self.request;
+        let query = request.query.as_ref().map_or("", |query| query.text());
+        let limits = (request.from, request.to);
+        crc32c(format!("{limits:?} {} {query}", self.derived).as_bytes())
+    }
+
     /// The named fields.
     pub(super) fn fields(&self) -> Vec<FieldPath> {
         let mut fields = self.result.fields();

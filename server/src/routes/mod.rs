@@ -33,6 +33,8 @@ mod retention;
 mod secret_lists;
 mod security;
 mod shares;
+mod split_text;
+mod splits;
 mod storages;
 mod strict_json;
 mod tier;
@@ -140,6 +142,8 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(storages::status))
         .routes(routes!(query::of_storage))
         .routes(routes!(query::of_many))
+        .routes(routes!(splits::of_storage))
+        .routes(routes!(splits::of_many))
         .routes(routes!(view::of_api))
         .routes(routes!(verify::verify))
         .routes(routes!(tier::change))

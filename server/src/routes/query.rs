@@ -23,6 +23,7 @@ use super::instant;
 use super::json::read_json;
 use super::page::malformed;
 use super::refusals::{BadRequest, NotFound, TooManyRequests};
+use super::split_text::split_of;
 use crate::app_state::AppState;
 use crate::problem::{Problem, ProblemDocument};
 use crate::query::{Answer, AnswerError, Question, ResultKind, Rows, RowsFormat, Summary, columns};
@@ -45,7 +46,7 @@ const REASONS_BYTES_MAX: usize = 4 << 10;
 #[serde(default, deny_unknown_fields)]
 pub(super) struct QueryBody {
     /// Ids or names of storages, if the path names none; all storages by default.
-    storages: Option<Vec<String>>,
+    pub(super) storages: Option<Vec<String>>,
     /// An expression of the query language; all events by default.
     query: Option<String>,
     /// Only events that start at or after this time: RFC 3339 or nanoseconds since the epoch.
@@ -96,17 +97,36 @@ pub(super) struct QueryBody {
     /// Read derived streams (clones, spans, exceptions, aggregates), too. They repeat events of
     /// their sources.
     derived: bool,
+    /// Only this part of the events: a split that `POST …/query/splits` returned for the same
+    /// expression, times and `derived`.
+    split: Option<String>,
 }
 
 /// A limit of the window of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Limit {
+pub(super) enum Limit {
     From,
     To,
 }
 
 impl QueryBody {
+    /// A query for all fields of events.
+    pub(super) fn of_events(
+        query: Option<String>,
+        (from, to, bare_times): (Option<Instant>, Option<Instant>, Vec<Limit>),
+        derived: bool,
+    ) -> Self {
+        Self {
+            query,
+            from,
+            to,
+            bare_times,
+            derived,
+            ..Self::default()
+        }
+    }
+
     /// The requested groups.
     fn groups(&self) -> Result<GroupSpec, Problem> {
         let keys = self.group_by.as_deref().map(parse_fields).transpose();
@@ -151,7 +171,17 @@ impl QueryBody {
         }
     }
 
-    fn question(self, storages: Vec<StorageId>) -> Result<Question, Problem> {
+    pub(super) fn question(mut self, storages: Vec<StorageId>) -> Result<Question, Problem> {
+        let split = self.split.take();
+        let mut question = self.whole(storages)?;
+        if let Some(split) = split {
+            question.split = Some(split_of(&split, &question)?);
+        }
+        Ok(question)
+    }
+
+    /// The question about all events.
+    fn whole(self, storages: Vec<StorageId>) -> Result<Question, Problem> {
         let (groups, order) = (self.groups()?, self.order()?);
         let bare_times = self.bare_times();
         let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
@@ -218,6 +248,7 @@ impl QueryBody {
             format,
             explain: self.explain,
             derived: self.derived,
+            split: None,
         })
     }
 }
@@ -283,7 +314,10 @@ pub(super) async fn of_many(
 }
 
 /// The storages with these ids or names, without duplicates, ordered by id.
-fn named_storages(app: &AppState, names: Option<Vec<String>>) -> Result<Vec<StorageId>, Problem> {
+pub(super) fn named_storages(
+    app: &AppState,
+    names: Option<Vec<String>>,
+) -> Result<Vec<StorageId>, Problem> {
     let all = app.engine.storages().list(&StorageFilter::default());
     let Some(names) = names else {
         return Ok(all.into_iter().map(|storage| storage.id).collect());

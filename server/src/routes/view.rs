@@ -178,6 +178,7 @@ async fn view(
         format,
         explain: false,
         derived: false,
+        split: None,
     };
     let etag = etag(app, id, &window, expression.as_deref())?;
     let is_kept = etag.as_ref();

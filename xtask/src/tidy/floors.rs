@@ -171,6 +171,7 @@ const ROOMS: &[Room] = &[
         may_import: &[
             "client",
             "ctf",
+            "object-tier",
             "query-language",
             "storage-format",
             "trace-kinds",

@@ -349,7 +349,9 @@ impl From<ReadError> for CommandError {
             ReadError::Incomplete { ref reason } => {
                 CommandError::damage("the result would be incomplete", reason)
             }
-            ReadError::Cancelled => CommandError::usage(error.to_string()),
+            ReadError::Cancelled | ReadError::SplitOutdated { .. } => {
+                CommandError::usage(error.to_string())
+            }
             ReadError::Shrunk { ref place } => {
                 CommandError::damage(place, "shorter than when it was indexed; index it again")
             }

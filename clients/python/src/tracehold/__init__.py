@@ -40,6 +40,7 @@ from ._retry import NEVER, Retry
 from ._rows import Rows
 from ._server import Server, connect
 from ._settings import Settings
+from ._splits import Split
 from ._storage import Storage
 from ._summary import Summary
 from ._version import __version__
@@ -70,6 +71,7 @@ __all__ = [
     "Rows",
     "Server",
     "Settings",
+    "Split",
     "Storage",
     "Summary",
     "TLSError",

@@ -115,12 +115,14 @@ class Query:
     storages: tuple[str, ...] | None
     """The ids or names of the storages, or `None` for all of them."""
     options: Options
+    split: _splits.Split | None = None
+    """The part of the events that is meant; `splits` makes such queries."""
     summary: Summary | None = field(default=None, init=False, compare=False)
     """What the last result that was received to its end says about itself."""
 
     def replace(self, **changes: Any) -> Query:
         """Return the same query with other options, such as `limit=10`."""
-        return Query(self.server, self.storages, replace(self.options, **changes))
+        return Query(self.server, self.storages, replace(self.options, **changes), self.split)
 
     def rows(self) -> Rows:
         """Return an iterator over events, or groups, as dictionaries; times are nanoseconds."""
@@ -194,12 +196,12 @@ class Query:
         return target
 
     def splits(self, count: int) -> list[Query]:
-        """Return up to `count` queries, each of a part of the events, for several workers.
+        """Return about `count` queries, each of a part of the events, for several workers.
 
-        Every event is in exactly one part, so that the results together are that of this query. The
-        parts are intervals of time with about the same number of events; events without a time are
-        one more part, if there are any. Parts of a storage that is still written also contain what
-        arrives until they are read.
+        Every event is in exactly one part, so that the results together are that of this query; of
+        a storage that is still written, as it was when it was split. Parts have about the same
+        number of bytes to read, and may be of one stream or of many. Each is in order of time.
+        `part.split` has its size.
         """
         return _splits.splits(self, count)
 
@@ -207,12 +209,20 @@ class Query:
         options = self.options
         if options.strict is None:
             options = replace(options, strict=self.server.settings.strict)
+        if self.split is not None:
+            more["split"] = self.split.value
+        return self.send("", options.request(**more))
+
+    def send(self, part: str, body: dict[str, Any]) -> Response:
+        """Send a request to a path below that of the query."""
+        below = [part] if part else []
         if self.storages is not None and len(self.storages) == 1 and is_id(self.storages[0]):
-            path = api("storages", self.storages[0], "query")
+            path = api("storages", self.storages[0], "query", *below)
         else:
-            path = api("query")
-            more["storages"] = None if self.storages is None else list(self.storages)
-        return self.server.transport.send(Call.with_json("POST", path, options.request(**more)))
+            path = api("query", *below)
+            if self.storages is not None:
+                body = body | {"storages": list(self.storages)}
+        return self.server.transport.send(Call.with_json("POST", path, body))
 
     def _finish(self, summary: Summary) -> Summary:
         self.summary = summary

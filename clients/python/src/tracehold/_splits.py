@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from ._errors import ResponseError
 
+if TYPE_CHECKING:
     from ._query import Query
 
-_INTERVALS_PER_PART = 32
-_INTERVALS_MIN = 1024
-_INTERVALS_MAX = 8192
-_ROUNDS_MAX = 5
-"""Each one looks into intervals that have too many events: bursts, and times far from the rest."""
-
-_EXACT_EVENTS_MAX = 1_000_000
-"""So many events may be read to count them; numbers of more are estimated from summaries."""
-
-_TIME_MAX = (1 << 63) - 1
+_SELECTING = ("query", "from", "to", "derived")
+"""What of a query decides which events are meant."""
 
 
 @dataclass(frozen=True)
-class Interval:
-    """An interval of time and its number of events."""
+class Split:
+    """A part of the events of a query, as the server cut it."""
 
-    begin: int
-    length: int
+    value: str
+    """What the server calls it: ranges of its streams, in bytes."""
+    bytes: int
+    """Bytes that are read for it, as stored."""
     events: int
+    """Events among these bytes, as far as their number is known; not all of them match."""
 
 
 def splits(query: Query, count: int) -> list[Query]:
@@ -44,69 +38,18 @@ def splits(query: Query, count: int) -> list[Query]:
             "are of the whole result"
         )
         raise ValueError(message)
-    [whole] = _ask(query, aggregate="min:ts,max:ts,count,count:ts")
-    begin, end, timed = whole["min:ts"], whole["max:ts"], whole["count:ts"]
-    if count == 1 or timed == 0:
-        return [query]
-    intervals = _intervals(query, Interval(begin, end + 1 - begin, timed), count)
-    limits = [options.start, *boundaries(intervals, count), options.end]
-    parts = [query.replace(start=start, end=stop) for start, stop in pairwise(limits)]
-    if len(parts) > 1 and timed < whole["count"]:
-        # An event without a time is in no interval.
-        expression = "ts is null"
-        if options.expression:
-            expression = f"({options.expression}) and {expression}"
-        parts.append(query.replace(expression=expression))
-    return parts
+    if query.split is not None:
+        message = "a part has no parts: split the whole query"
+        raise ValueError(message)
+    body = {name: value for name, value in options.request().items() if name in _SELECTING}
+    with query.send("splits", body | {"count": count}) as response:
+        answer = response.json()
+    try:
+        return [replace(query, split=_split(entry)) for entry in answer["splits"]]
+    except (KeyError, TypeError):
+        message = f"a response without splits: {answer!r}"
+        raise ResponseError(message) from None
 
 
-def boundaries(intervals: Sequence[Interval], count: int) -> list[int]:
-    """Return the times, at most `count - 1`, between parts with about the same number of events."""
-    total = sum(interval.events for interval in intervals)
-    found: list[int] = []
-    before, part = 0, 1
-    for interval in intervals:
-        while part < count and part * total <= (before + interval.events) * count:
-            inside = (part * total - before * count) / (interval.events * count)
-            time = interval.begin + round(interval.length * inside)
-            if time > intervals[0].begin and (not found or time > found[-1]):
-                found.append(time)
-            part += 1
-        before += interval.events
-    last = intervals[-1].begin + intervals[-1].length
-    return [time for time in found if time < last]
-
-
-def _intervals(query: Query, whole: Interval, count: int) -> list[Interval]:
-    """Return intervals in order of time of which none has much more than the share of a part."""
-    share = max(1, whole.events // (count * 2))
-    intervals = [whole]
-    for _ in range(_ROUNDS_MAX):
-        crowded = [item for item in intervals if item.events > share and item.length > 1]
-        if not crowded:
-            break
-        # Each round costs at most as many requests as there are parts.
-        crowded = sorted(crowded, key=lambda item: item.events, reverse=True)[:count]
-        per_request = min(max(_INTERVALS_PER_PART * count, _INTERVALS_MIN), _INTERVALS_MAX)
-        replaced = {item: list(_inside(query, item, per_request)) for item in crowded}
-        intervals = [part for item in intervals for part in (replaced.get(item) or [item])]
-    return intervals
-
-
-def _inside(query: Query, whole: Interval, intervals_max: int) -> Iterator[Interval]:
-    """Yield the events of an interval by shorter ones."""
-    length = max(1, -(-whole.length // intervals_max))
-    end = min(whole.begin + whole.length, _TIME_MAX)
-    inner = query.replace(start=whole.begin, end=end)
-    estimate = whole.events > _EXACT_EVENTS_MAX
-    groups = {"aggregate": "count", "every": f"{length}ns", "order_by": "ts"}
-    for row in _ask(inner, estimate=estimate, **groups):
-        begin = max(row["ts"], whole.begin)
-        if row["count"]:
-            yield Interval(begin, min(row["ts"] + length, end) - begin, row["count"])
-
-
-def _ask(query: Query, **changes: Any) -> list[dict[str, Any]]:
-    """Return groups. What they lack only makes parts uneven, and the parts report it."""
-    with query.replace(fields=None, strict=False, **changes).rows_without_warnings() as rows:
-        return list(rows)
+def _split(entry: dict[str, Any]) -> Split:
+    return Split(str(entry["split"]), int(entry["bytes"]), int(entry["events"]))

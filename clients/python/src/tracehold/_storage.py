@@ -135,7 +135,7 @@ class Storage:
         end: Time | None = None,
         **options: Unpack[QueryOptions],
     ) -> list[Query]:
-        """Return up to `count` queries, each of a part of the events: see `Query.splits`."""
+        """Return about `count` queries, each of a part of the events: see `Query.splits`."""
         return self.query(expression, start=start, end=end, **options).splits(count)
 
     def packets(

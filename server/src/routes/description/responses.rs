@@ -65,7 +65,7 @@ impl Selected<'_> {
     }
 
     fn is_query(&self) -> bool {
-        self.path.ends_with("/query")
+        self.path.ends_with("/query") || self.path.ends_with("/splits")
     }
 }
 
@@ -111,7 +111,10 @@ const RULES: &[Rule] = &[
         statuses: &["429"],
         selects: |selected| {
             let last = selected.path.rsplit('/').next().unwrap_or_default();
-            matches!(last, "verify" | "export" | "import" | "copy" | "query")
+            matches!(
+                last,
+                "verify" | "export" | "import" | "copy" | "query" | "splits"
+            )
         },
     },
 ];

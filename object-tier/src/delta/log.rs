@@ -1,0 +1,123 @@
+//! What the commits of a table say together.
+
+use std::collections::{BTreeMap, HashMap};
+
+use storage_format::StorageId;
+
+use super::actions::{Line, Metadata, READER_VERSION, WRITER_VERSION, storage_of};
+use super::schema::{DeltaSchema, STORAGE};
+use crate::TierError;
+
+/// A file of the table.
+#[derive(Debug)]
+struct File {
+    length: u64,
+    storage: Option<String>,
+}
+
+/// The commits that were read.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// The number of the first commit that was not read.
+    pub(super) next: u64,
+    files: BTreeMap<String, File>,
+    /// The version of the last transaction of each storage.
+    versions: HashMap<StorageId, i64>,
+    metadata: Option<Metadata>,
+}
+
+impl Log {
+    /// Adds the next commit.
+    ///
+    /// # Errors
+    /// When it cannot be read, or only newer programs may write to the table.
+    pub(super) fn apply(&mut self, key: &str, body: &[u8]) -> Result<(), TierError> {
+        let mut lines = Vec::new();
+        for line in body.split(|byte| *byte == b'\n') {
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let line: Line = serde_json::from_slice(line).map_err(|error| {
+                TierError::damaged(key, format!("line {}: {error}", lines.len() + 1))
+            })?;
+            check_protocol(key, &line)?;
+            lines.push(line);
+        }
+        // An action may remove a file and another one add it again; the order does not count.
+        for line in &lines {
+            if let Some(remove) = &line.remove {
+                self.files.remove(&remove.path);
+            }
+        }
+        for line in lines {
+            if let Some(add) = line.add {
+                let storage = add.partition_values.get(STORAGE).cloned().flatten();
+                let file = File {
+                    length: add.size,
+                    storage,
+                };
+                self.files.insert(add.path, file);
+            }
+            let storage = line.txn.as_ref().and_then(|txn| storage_of(&txn.app_id));
+            if let Some((storage, txn)) = storage.zip(line.txn) {
+                self.versions.insert(storage, txn.version);
+            }
+            self.metadata = line.metadata.or(self.metadata.take());
+        }
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Checks that files with these columns belong to the table.
+    pub(super) fn check(&self, key: &str, schema: &DeltaSchema) -> Result<(), TierError> {
+        let metadata = self.metadata.as_ref();
+        let metadata = metadata.ok_or_else(|| TierError::damaged(key, "it has no metaData"))?;
+        if metadata.partition_columns != [STORAGE] {
+            let columns = &metadata.partition_columns;
+            let problem = format!(
+                "the table is partitioned by {columns:?} and not by `{STORAGE}`: it is another one; \
+                 choose another prefix"
+            );
+            return Err(TierError::damaged(key, problem));
+        }
+        let schema = schema.missing_in(&metadata.schema_string);
+        schema.map_err(|problem| TierError::damaged(key, problem))
+    }
+
+    pub(super) fn version_of(&self, storage: StorageId) -> Option<i64> {
+        self.versions.get(&storage).copied()
+    }
+
+    /// Paths and lengths of the files of a storage.
+    pub(super) fn files_of(&self, storage: StorageId) -> Vec<(String, u64)> {
+        let storage = storage.to_string();
+        let files = self.files.iter();
+        let files = files.filter(|(_, file)| file.storage.as_ref() == Some(&storage));
+        files
+            .map(|(path, file)| (path.clone(), file.length))
+            .collect()
+    }
+
+    pub(super) fn files(&self) -> BTreeMap<&str, u64> {
+        let files = self.files.iter();
+        files
+            .map(|(path, file)| (path.as_str(), file.length))
+            .collect()
+    }
+}
+
+fn check_protocol(key: &str, line: &Line) -> Result<(), TierError> {
+    let Some(protocol) = &line.protocol else {
+        return Ok(());
+    };
+    let (reader, writer) = (protocol.min_reader_version, protocol.min_writer_version);
+    if reader <= READER_VERSION && writer <= WRITER_VERSION {
+        return Ok(());
+    }
+    let problem = format!(
+        "the table needs version {reader} of readers and {writer} of writers, and this program has \
+         {READER_VERSION} and {WRITER_VERSION}: another program upgraded it; make a table at \
+         another prefix"
+    );
+    Err(TierError::damaged(key, problem))
+}
