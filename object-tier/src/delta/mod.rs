@@ -11,7 +11,7 @@
 //! own, so none adds a storage that was added or removed. Programs that rewrite files of the table
 //! keep these identifiers.
 //!
-//! See `docs/decisions/0221-events-of-storages-are-a-delta-lake-table.md` for types of columns.
+//! See `docs/decisions/0224-events-of-storages-are-a-delta-lake-table.md` for types of columns.
 //! Commits are read one by one from the first; no checkpoints are written. The table asks others
 //! not to clean its log up. If somebody did so none the less, it cannot be opened, which is said.
 
