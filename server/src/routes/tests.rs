@@ -75,6 +75,8 @@ const CONTRACT: &[(&str, &str)] = &[
     ("get", "/storage/{id}/events/{table}"),
     ("get", "/storage/{id}/references.json"),
     ("get", "/storage/{id}/view/{window}"),
+    ("get", "/api/v1/nodes"),
+    ("post", "/api/v1/storages/{id}/tier"),
     ("get", "/api/v1/retention"),
     ("get", "/docs"),
     ("get", "/livez"),

@@ -8,7 +8,7 @@ use storage_core::{Adoption, StorageError, StoragePatch};
 use storage_format::StorageId;
 use tracing::{info, warn};
 
-use super::{Tier, labels, uploads};
+use super::{Tier, deletions, labels, uploads};
 use crate::app_state::AppState;
 
 /// Why a storage of the store is not served.
@@ -33,6 +33,10 @@ pub(super) async fn adopt(
     let _adopting = tier.adopting.lock().await;
     if app.engine.storages().get(id).is_ok() {
         return Ok(true);
+    }
+    // Its removal from the store is on its way.
+    if deletions::is_pending(app, id).await? {
+        return Ok(false);
     }
     let Some(seal) = Seal::get(&tier.bucket, id).await? else {
         return Ok(false);

@@ -36,7 +36,24 @@ async fn change(
     app.engine.documents().write(DOCUMENT, lines.into()).await
 }
 
-/// Deletes a storage with `delete`, which deletes it here, and in the store if it is there.
+/// A storage that is being deleted, until this is dropped.
+struct Deleting<'t>(&'t Tier, StorageId);
+
+impl<'t> Deleting<'t> {
+    fn begin(tier: &'t Tier, id: StorageId) -> Self {
+        tier.being_deleted.lock().insert(id);
+        Self(tier, id)
+    }
+}
+
+impl Drop for Deleting<'_> {
+    fn drop(&mut self) {
+        self.0.being_deleted.lock().remove(&self.1);
+    }
+}
+
+/// Deletes a storage with `delete`, which deletes it here, and in the store. Also one that is not
+/// known to be there: an upload may be on its way, and must find that it is gone.
 ///
 /// # Errors
 /// Those of `delete`; nothing is removed from the store then.
@@ -45,30 +62,31 @@ pub(crate) async fn forget_everywhere(
     id: StorageId,
     delete: impl Future<Output = Result<(), StorageError>>,
 ) -> Result<(), StorageError> {
-    let tier = app.tier.as_ref();
-    let in_store = app
-        .engine
-        .tiering()
-        .info(id)
-        .is_ok_and(|known| known.is_some());
-    let Some(tier) = tier.filter(|_| in_store) else {
+    let Some(tier) = &app.tier else {
         return delete.await;
     };
-    change(app, tier, |ids| {
+    app.engine.storages().get(id)?;
+    let deleting = Deleting::begin(tier, id);
+    let note = |ids: &mut BTreeSet<StorageId>| {
         ids.insert(id);
-    })
-    .await?;
+    };
+    change(app, tier, note).await?;
     let deleted = delete.await;
     if app.engine.storages().get(id).is_ok() {
         // Refused: it stays, here and there.
-        change(app, tier, |ids| {
+        let forget = |ids: &mut BTreeSet<StorageId>| {
             ids.remove(&id);
-        })
-        .await?;
-    } else {
-        tier.wake();
+        };
+        change(app, tier, forget).await?;
     }
+    drop(deleting);
+    tier.wake();
     deleted
+}
+
+/// Whether a storage was deleted here and may still be in the store.
+pub(super) async fn is_pending(app: &AppState, id: StorageId) -> Result<bool, StorageError> {
+    Ok(read(app).await?.contains(&id))
 }
 
 /// Removes from the store what was deleted here.
@@ -77,17 +95,19 @@ pub(super) async fn complete(app: &AppState, tier: &Tier) -> Result<(), TierErro
         return Ok(());
     };
     for id in ids {
+        if tier.being_deleted.lock().contains(&id) {
+            continue;
+        }
         // A crash came before the deletion here.
         let is_here = app.engine.storages().get(id).is_ok();
         if !is_here {
             remove_storage(&tier.bucket, id, &tier.node).await?;
             tracing::info!(storage = %id, "a deleted storage is removed from the object store");
         }
-        if let Err(error) = change(app, tier, |ids| {
+        let forget = |ids: &mut BTreeSet<StorageId>| {
             ids.remove(&id);
-        })
-        .await
-        {
+        };
+        if let Err(error) = change(app, tier, forget).await {
             tracing::warn!(%error, storage = %id, "its removal is repeated in the next round");
         }
     }
@@ -111,8 +131,11 @@ pub(super) async fn follow(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> b
             );
             true
         }
+        // Said again in each round while the news are new.
         Err(error) => {
-            tracing::warn!(%error, storage = %id, "a storage that another node deleted stays here");
+            tracing::debug!(
+                %error, storage = %id, "a storage that another node deleted stays here"
+            );
             false
         }
     }

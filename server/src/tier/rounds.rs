@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use object_tier::{
     HEARTBEAT_INTERVAL, Hint, TierError, changed_since, collect_unnamed, hour, sealed_since,
@@ -18,6 +18,8 @@ use crate::app_state::AppState;
 use crate::clock;
 use crate::connection::Stage;
 
+/// How long a storage of the store that could not be served is not tried again.
+const REFUSED_LASTS: Duration = Duration::from_secs(300);
 /// One hour, in nanoseconds.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -161,15 +163,20 @@ async fn look_for_news(
     }
     for (_, id) in sealed_since(&tier.bucket, from).await? {
         let is_here = app.engine.storages().get(id).is_ok();
-        if is_here || gone.contains(&id) {
+        if is_here || gone.contains(&id) || is_refused(tier, id) {
             continue;
         }
         match adopting::adopt(app, tier, id).await {
             Ok(_) => {}
             Err(adopting::AdoptError::Store(error)) if error.is_passing() => return Err(error),
-            Err(error) => tracing::warn!(
-                %error, storage = %id, "a storage of the object store is not served from here"
-            ),
+            Err(error) => {
+                tier.refused.lock().insert(id, Instant::now());
+                tracing::warn!(
+                    %error, storage = %id,
+                    "a storage of the object store is not served from here; it is tried again \
+                     later"
+                );
+            }
         }
     }
     for id in gone {
@@ -177,6 +184,13 @@ async fn look_for_news(
     }
     *seen_from = Some(next);
     Ok(())
+}
+
+/// Whether a storage was tried a moment ago.
+fn is_refused(tier: &Tier, id: StorageId) -> bool {
+    let mut refused = tier.refused.lock();
+    refused.retain(|_, since| since.elapsed() < REFUSED_LASTS);
+    refused.contains_key(&id)
 }
 
 /// Removes what interrupted uploads left.

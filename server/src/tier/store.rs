@@ -1,6 +1,6 @@
 //! The object store, as a node uses it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,6 +32,12 @@ pub(crate) struct Tier {
     pub(super) adopting: tokio::sync::Mutex<()>,
     /// One upload at a time: it is parallel in itself, and has a journal.
     pub(super) uploading: tokio::sync::Mutex<()>,
+    /// Storages that are deleted at this moment.
+    pub(super) being_deleted: Mutex<HashSet<StorageId>>,
+    /// Storages of the store that could not be served, and since when they are not tried again.
+    pub(super) refused: Mutex<HashMap<StorageId, Instant>>,
+    /// Storages that another node has sealed with other files.
+    pub(super) superseded: Mutex<HashSet<StorageId>>,
     /// The document of deletions is changed by one at a time.
     pub(super) deleting: tokio::sync::Mutex<()>,
     pub(super) nodes: nodes::Nodes,
@@ -100,6 +106,9 @@ impl Tier {
             unknown: Mutex::default(),
             adopting: tokio::sync::Mutex::default(),
             uploading: tokio::sync::Mutex::default(),
+            being_deleted: Mutex::default(),
+            refused: Mutex::default(),
+            superseded: Mutex::default(),
             deleting: tokio::sync::Mutex::default(),
             nodes,
             wake: watch::Sender::new(0),

@@ -42,7 +42,7 @@ pub(super) fn wanted(app: &AppState, tier: &Tier) -> Vec<StorageInfo> {
     let mut storages = app.engine.storages().list(&filter);
     let is_only_here = |info: &StorageInfo| {
         let known = app.engine.tiering().info(info.id);
-        matches!(known, Ok(None))
+        matches!(known, Ok(None)) && !tier.superseded.lock().contains(&info.id)
     };
     storages.retain(is_only_here);
     storages
@@ -94,6 +94,7 @@ pub(crate) async fn upload(
             sums_at,
         } => (seal, sums, sums_at),
         Uploaded::SealedByOther(seal) => {
+            tier.superseded.lock().insert(id);
             return Err(UploadError::Superseded(id, seal.node));
         }
     };
