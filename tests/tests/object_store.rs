@@ -116,7 +116,8 @@ fn seen(server: &Server, storage: &str) -> Vec<String> {
         if length > 200_000 {
             let ranges = [(5, 15), (70_000, 70_010), (length - 10, length)];
             for (part, (first, end)) in api.ranges(storage, &name, &ranges).iter().zip(ranges) {
-                let expected = &whole.body[first as usize..end as usize];
+                let expected =
+                    &whole.body[usize::try_from(first).unwrap()..usize::try_from(end).unwrap()];
                 assert_eq!(part.bytes, expected, "{name} {first}-{end}");
             }
         }

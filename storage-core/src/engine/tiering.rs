@@ -232,7 +232,8 @@ impl Tiering {
             while at < file.length {
                 progress.check()?;
                 let end = at.saturating_add(STEP_BYTES).min(file.length);
-                let fetched = resident.ensure(&[at..end]).await;
+                let step = at..end;
+                let fetched = resident.ensure(std::slice::from_ref(&step)).await;
                 fetched.map_err(StorageError::fetch(&path))?;
                 progress.add(end.saturating_sub(at));
                 at = end;

@@ -75,7 +75,7 @@ impl Scans {
         } else {
             let wanted = scan.step.max(bytes);
             scan.step = scan.step.saturating_mul(2).min(LONGEST_BYTES);
-            let start = range.start / GRANULE_BYTES * GRANULE_BYTES;
+            let start = (range.start / GRANULE_BYTES).saturating_mul(GRANULE_BYTES);
             let end = range.start.saturating_add(wanted).div_ceil(GRANULE_BYTES);
             Step::Fetch(start..end.saturating_mul(GRANULE_BYTES).min(length))
         };

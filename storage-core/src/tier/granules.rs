@@ -81,10 +81,10 @@ mod tests {
     #[test]
     fn runs_cross_small_gaps_and_are_bounded() {
         assert_eq!(runs(&[], 1, 8), []);
-        assert_eq!(runs(&[3], 1, 8), [3..4]);
+        assert_eq!(runs(&[3, 7], 1, 8), [3..4, 7..8]);
         assert_eq!(runs(&[1, 2, 3, 5, 9], 1, 8), [1..6, 9..10]);
         assert_eq!(runs(&[1, 2, 3, 4, 5], 0, 2), [1..3, 3..5, 5..6]);
-        assert_eq!(runs(&[0, 16], 16, 64), [0..17]);
+        assert_eq!(runs(&[0, 16, 90], 16, 64), [0..17, 90..91]);
     }
 
     #[test]
