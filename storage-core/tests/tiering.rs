@@ -354,3 +354,28 @@ async fn another_server_serves_a_storage_that_it_never_had() {
     again.storages().delete(world.storage).await.unwrap();
     assert!(again.storages().get(world.storage).is_err());
 }
+
+/// All threads that may block wait for bytes, and nothing else is left to write them.
+#[test]
+fn readers_on_all_threads_get_their_bytes() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(4)
+        .enable_all()
+        .build()
+        .unwrap();
+    let read = async {
+        let world = uploaded().await;
+        world.engine.tiering().evict(world.storage).await.unwrap();
+        let reading = world.engine.reading();
+        let all = (0..PACKETS).map(|number| reading.read_packet(world.storage, number));
+        for packet in futures_util::future::join_all(all).await {
+            packet.unwrap();
+        }
+    };
+    let limit = std::time::Duration::from_secs(60);
+    let ended = runtime.block_on(async { tokio::time::timeout(limit, read).await });
+    // Threads that hang would hold up the end of the test.
+    runtime.shutdown_background();
+    ended.unwrap();
+}

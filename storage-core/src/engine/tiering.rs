@@ -221,6 +221,12 @@ impl Tiering {
         let Some(tier) = storage.tier() else {
             return Err(not_there(id));
         };
+        let Some(_kept) = self.slots.keep(&storage.folder) else {
+            return Err(StorageError::Invalid {
+                what: "storage",
+                problem: format!("{id} is being fetched already"),
+            });
+        };
         progress.begin(evictable(&tier).map(|file| file.length).sum());
         for file in evictable(&tier) {
             let path = storage.folder.join(&file.name);

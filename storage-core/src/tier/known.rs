@@ -20,11 +20,13 @@ impl Storage {
 
     /// Takes what is known, and lets the files that may have holes be filled.
     pub(crate) fn set_tier(&self, tier: TierFile, slots: &Slots) {
-        forget_folder(&self.folder);
         if tier.is_evicted {
+            // None of them is forgotten in between: a reader would take its holes for zeros.
             for file in evictable(&tier) {
                 slots.add(&self.folder, self.id, file);
             }
+        } else {
+            forget_folder(&self.folder);
         }
         *self.tier.write() = Some(Arc::new(tier));
     }

@@ -55,7 +55,10 @@ impl Resident {
         let file = open_with_holes(&facts.path, about.length)?;
         let length = usize::try_from(about.sums_length()).map_err(io::Error::other)?;
         let mut sums = vec![0; length];
-        File::open(facts.sums_path())?.read_exact_at(&mut sums, about.sums_at)?;
+        let place = facts.sums_path();
+        let read = File::open(&place).and_then(|file| file.read_exact_at(&mut sums, about.sums_at));
+        // It is not the file itself that is gone.
+        read.map_err(|error| io::Error::other(format!("{}: {error}", place.display())))?;
         about.check_sums(&sums).map_err(io::Error::other)?;
         let found = Granules::new(about.granules());
         for data in data_of(&file, about.length)? {
@@ -101,10 +104,7 @@ impl Resident {
         let hits = all.saturating_sub(wanted.len() as u64);
         cache.hits.fetch_add(hits, Ordering::Relaxed);
         if wanted.iter().any(|granule| self.found.has(*granule)) {
-            let (this, found) = (Arc::clone(self), wanted.clone());
-            let compare = move || found.iter().for_each(|granule| this.compare(*granule));
-            let compared = tokio::task::spawn_blocking(compare).await;
-            compared.map_err(io::Error::other)?;
+            wanted.iter().for_each(|granule| self.compare(*granule));
             wanted.retain(missing);
         }
         cache
@@ -205,19 +205,17 @@ impl Resident {
     async fn fetch(self: Arc<Self>, run: Range<u64>) -> io::Result<()> {
         let range = bytes_of(&run, self.length());
         let bytes = self.bytes(&range).await?;
-        let write = move || {
-            self.check(range.start, &bytes)?;
-            crate::io::write_into_hole(&self.facts.path, &self.file, &bytes, range.start)?;
-            let mut new = 0_u64;
-            for granule in run {
-                let is_new = self.known.add(granule) && !self.found.has(granule);
-                new = new.saturating_add(if is_new { GRANULE_BYTES } else { 0 });
-            }
-            self.facts.add_here(new);
-            Ok(())
-        };
-        let written = tokio::task::spawn_blocking(write).await;
-        written.map_err(io::Error::other)?
+        // Not on another thread: all threads that may block can be waiting for this. It is a copy
+        // to the page cache of at most 4 MiB.
+        self.check(range.start, &bytes)?;
+        crate::io::write_into_hole(&self.facts.path, &self.file, &bytes, range.start)?;
+        let mut new = 0_u64;
+        for granule in run {
+            let is_new = self.known.add(granule) && !self.found.has(granule);
+            new = new.saturating_add(if is_new { GRANULE_BYTES } else { 0 });
+        }
+        self.facts.add_here(new);
+        Ok(())
     }
 
     /// Compares fetched bytes, from the beginning of a granule on, with the checksums.

@@ -1,7 +1,7 @@
 //! Which files may have holes: a table for the process, see the module above.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -112,10 +112,22 @@ pub(crate) fn forget_file(path: &Path) {
     }
 }
 
+/// While it lives, no file in a folder is given up.
+#[derive(Debug)]
+pub(crate) struct Keeping(Arc<Mutex<HashSet<PathBuf>>>, PathBuf);
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        self.0.lock().remove(&self.1);
+    }
+}
+
 /// The slots of an engine.
 #[derive(Debug, Clone)]
 pub(crate) struct Slots {
     cache: Arc<Cache>,
+    /// Folders of which no file is given up: all of their bytes are being fetched.
+    kept: Arc<Mutex<HashSet<PathBuf>>>,
     /// Below it are the slots of this engine.
     root: PathBuf,
 }
@@ -131,8 +143,11 @@ impl Slots {
             misses: AtomicU64::new(0),
             reads: AtomicU64::new(0),
         };
-        let cache = Arc::new(cache);
-        Self { cache, root }
+        Self {
+            cache: Arc::new(cache),
+            kept: Arc::default(),
+            root,
+        }
     }
 
     pub(crate) fn set_source(&self, source: Arc<dyn BlockSource>) {
@@ -142,6 +157,10 @@ impl Slots {
     /// From now on, bytes of this file of the storage in `folder` may be absent.
     pub(crate) fn add(&self, folder: &Path, storage: StorageId, file: &TieredFile) {
         let path = folder.join(&file.name);
+        let known = TABLE.slots.read().get(&path).cloned();
+        if known.is_some_and(|known| known.facts.file == *file) {
+            return;
+        }
         let here = std::fs::metadata(&path).map_or(0, |about| about.blocks().saturating_mul(512));
         let facts = Facts {
             path: path.clone(),
@@ -163,6 +182,18 @@ impl Slots {
         TABLE.is_used.store(true, Ordering::Release);
     }
 
+    /// Lets no file in `folder` be given up until the result is dropped. `None` if that is so
+    /// already.
+    pub(crate) fn keep(&self, folder: &Path) -> Option<Keeping> {
+        let is_new = self.kept.lock().insert(folder.to_owned());
+        is_new.then(|| Keeping(Arc::clone(&self.kept), folder.to_owned()))
+    }
+
+    fn is_kept(&self, slot: &Slot) -> bool {
+        let folder = slot.facts.path.parent();
+        folder.is_some_and(|folder| self.kept.lock().contains(folder))
+    }
+
     fn own(&self) -> Vec<Arc<Slot>> {
         let slots = TABLE.slots.read();
         let own = slots
@@ -178,7 +209,7 @@ impl Slots {
     pub(crate) fn empty_folder(&self, folder: &Path) -> io::Result<u64> {
         let mut freed = 0_u64;
         for slot in self.own() {
-            if slot.facts.path.parent() == Some(folder) {
+            if slot.facts.path.parent() == Some(folder) && !self.is_kept(&slot) {
                 freed = freed.saturating_add(slot.empty()?);
             }
         }
@@ -197,7 +228,7 @@ impl Slots {
         for slot in &slots {
             slot.close_unused();
             let is_within = self.cache.here.load(Ordering::Relaxed) <= max;
-            if !is_within && slot.facts.here.load(Ordering::Relaxed) > 0 {
+            if !is_within && slot.facts.here.load(Ordering::Relaxed) > 0 && !self.is_kept(slot) {
                 freed = freed.saturating_add(slot.empty()?);
             }
         }
