@@ -209,7 +209,7 @@ impl Bucket {
     ) -> Result<Bytes, TierError> {
         let length = found.range.end.saturating_sub(found.range.start);
         if length > max {
-            let problem = format!("it has {length} bytes, and at most {max} are possible");
+            let problem = format!("it has {length} bytes, and at most {max} are allowed");
             return Err(TierError::damaged(key, problem));
         }
         let bytes = found.bytes().await;

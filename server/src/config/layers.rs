@@ -298,12 +298,15 @@ fn set_from_env(
         .strip_prefix(ENV_PREFIX)
         .unwrap_or(name)
         .to_ascii_lowercase();
-    let Some((section, key)) = rest.split_once('_') else {
+    // The name of a section may have the character that separates it from the key.
+    let in_section = |(section, value): (&'_ String, &'_ Value)| {
+        let key = rest.strip_prefix(section.as_str())?.strip_prefix('_')?;
+        Some((section.clone(), key.to_owned(), value.as_table()?.clone()))
+    };
+    let Some((section, key, known)) = defaults.iter().find_map(in_section) else {
         return Ok(());
     };
-    let Some(Value::Table(known)) = defaults.get(section) else {
-        return Ok(());
-    };
+    let (section, key) = (section.as_str(), key.as_str());
     let Some(example) = known.get(key) else {
         let keys: Vec<&str> = known.keys().map(String::as_str).collect();
         return Err(ConfigError::Environment {

@@ -47,9 +47,13 @@ fn later_layers_win() {
         &[
             ("TRACEHOLD_HTTP_LISTEN", "127.0.0.1:2"),
             ("TRACEHOLD_BENCH_DISCARD", "true"),
+            ("TRACEHOLD_OBJECT_STORE_NODE_URL", "http://node-1"),
+            ("TRACEHOLD_IO_TRACE_RING_BYTES_MAX", "7"),
         ],
     )
     .unwrap();
+    assert_eq!(config.object_store.node_url, "http://node-1");
+    assert_eq!(config.io_trace.ring_bytes_max, 7);
     assert_eq!(config.http.listen.port(), 2);
     assert_eq!(config.http.connections_max, 7);
     assert_eq!(config.log.format, super::LogFormat::Json);

@@ -140,13 +140,13 @@ const CATALOG: &[Entry] = catalog! {
     409 "result_incomplete" "the result would be incomplete",
         "data that the query needs cannot be read, and the query is strict",
         "query without strict to get the rest, or repair what detail names";
+    409 "sequence_gap" "packets are missing before this one",
+        "the sequences of a stream are consecutive",
+        "push from expected_sequence, which HEAD on this path also returns";
     409 "split_outdated" "the split is not a part of the storage any more",
         "what it reads was changed after the query was split: by a repair, by other trace \
          metadata, or by deleting",
         "split the query again, and drop what the other splits returned";
-    409 "sequence_gap" "packets are missing before this one",
-        "the sequences of a stream are consecutive",
-        "push from expected_sequence, which HEAD on this path also returns";
     409 "storage_damaged" "bytes of the storage are damaged",
         "it cannot be finalized as it is: nothing could leave out the damage afterwards; detail has \
          the place",
