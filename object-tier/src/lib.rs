@@ -43,5 +43,5 @@ pub use reader::Reader;
 pub use removal::{Collected, collect_unnamed, is_gone, remove_storage};
 pub use seal::{GRANULE_BYTES, Seal, SealedFile, SealedObject, SmallFile};
 pub use settings::StoreSettings;
-pub use upload::{LocalFile, Upload, Uploaded, upload};
+pub use upload::{LocalFile, Upload, Uploaded, store_file, upload};
 pub use verification::verify_storage;

@@ -9,7 +9,11 @@ mod heads;
 mod journal;
 mod object;
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{
+    collections::HashSet,
+    fs::File,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -41,6 +45,20 @@ pub struct LocalFile {
     /// CRC32C of its bytes, if the storage lists it: then the upload of other bytes is refused.
     /// Derived files are not listed.
     pub checksum: Option<u32>,
+}
+
+/// Stores all of a local file under a key that nobody used before. Returns its length.
+///
+/// # Errors
+/// When the file cannot be read, or the store refuses or does not answer: then there is no object,
+/// or a complete one.
+pub async fn store_file(bucket: &Bucket, key: &str, file: File) -> Result<u64, TierError> {
+    let sender = Sender::new(bucket);
+    let source = Source::of(file, Path::new(key))?;
+    let length = source.length();
+    let sent = sender.send(key, source, |_| Ok(()), &|_| ()).await?;
+    sent.map(|_| length)
+        .ok_or_else(|| TierError::Settings("the server stops".into()))
 }
 
 /// What is uploaded.

@@ -77,7 +77,7 @@ pub use rows::write_rows;
 pub use sidecar_file::{identity, sidecar_path};
 pub use skipped::Skipped;
 pub use source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task};
-pub use spill::spill_into;
+pub use spill::{spill_into, temporary_file};
 pub use stored::{
     AgentTrace, Leaf, LeafRanges, LeafSource, PacketTimes, PlannedSplit, Split, SplitError,
     SplitLeaf, SplitPlan, SplitStorage, StorageSet, StoredLeaf, derived_note, each_packet,

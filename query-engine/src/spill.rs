@@ -21,8 +21,12 @@ pub fn spill_into(folder: PathBuf) {
     FOLDER.get_or_init(|| folder);
 }
 
-/// A temporary file without a name.
-pub(crate) fn temporary_file() -> io::Result<File> {
+/// A temporary file without a name: nothing is left of it when it is closed, or its process ends.
+///
+/// # Errors
+///
+/// When the folder cannot take one.
+pub fn temporary_file() -> io::Result<File> {
     match FOLDER.get() {
         Some(folder) => tempfile::tempfile_in(folder),
         None => tempfile::tempfile(),

@@ -6,6 +6,7 @@
 //! | the fields of an event that a row contains | [`Columns`] |
 //! | an event as one row, on any thread | [`RowFormat`] |
 //! | the rows of a result in order, with header and footer | [`RowSink`] |
+//! | what the footer of a Parquet file says of its columns | [`TableFacts`] |
 //! | groups of events with their totals | [`GroupRow`], [`write_groups`] |
 
 mod cells;
@@ -36,5 +37,5 @@ pub use json::write_json_value;
 pub use ndjson::Ndjson;
 pub use perfetto::Perfetto;
 pub use rows::{Out, RowFormat, RowSink, SinkOptions};
-pub use table::{Table, TableKind};
+pub use table::{ColumnFacts, Limit, PlainColumn, PlainType, Table, TableFacts, TableKind};
 pub use text::Text;

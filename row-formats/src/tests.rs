@@ -14,6 +14,8 @@ use trace_kinds::Event;
 
 use super::*;
 
+mod plain;
+
 const ROW_GROUP_BYTES: usize = 16 << 20;
 
 /// An event with the given fields.

@@ -33,6 +33,26 @@ fn python(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Reads a table with all programs, which have to find the lines of `expected`; those of the first
+/// second after `begin` (nanoseconds) are in one file. A temporary file is in `folder`.
+pub(crate) fn read(
+    store: &ObjectStore,
+    url: &str,
+    (expected, folder): (&[u8], &Path),
+    begin: u64,
+) -> Value {
+    let path = folder.join("expected.ndjson");
+    fs::write(&path, expected).unwrap();
+    let options = json!({
+        "AWS_ENDPOINT_URL": format!("http://{}", store.address()),
+        "AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secretsecret",
+        "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true",
+    });
+    let (options, begin) = (options.to_string(), begin.to_string());
+    let found = python(&["read", url, &options, path.to_str().unwrap(), &begin]);
+    serde_json::from_str(&found).unwrap()
+}
+
 fn bucket(store: &ObjectStore) -> Bucket {
     let settings = StoreSettings {
         url: "s3://traces/lake".to_owned(),
@@ -171,18 +191,8 @@ async fn check(store: &ObjectStore, server: &Server, folder: &Path) {
     let read = |storages: &[String]| {
         let body = json!({ "storages": storages, "fields": ["ts", "dur", "name", "pid"] });
         let answer = server.api().call("POST", "/query", Some(&body));
-        let expected = folder.join("expected.ndjson");
-        fs::write(&expected, &answer.body).unwrap();
-        let options = json!({
-            "AWS_ENDPOINT_URL": format!("http://{}", store.address()),
-            "AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secretsecret",
-            "AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true",
-        });
-        let begin = (BEGIN * 1000).to_string();
         let url = "s3://traces/lake/events/dft";
-        let options = options.to_string();
-        let found = python(&["read", url, &options, expected.to_str().unwrap(), &begin]);
-        serde_json::from_str::<Value>(&found).unwrap()
+        read(store, url, (&answer.body, folder), BEGIN * 1000)
     };
     let found = read(&ids);
     assert_eq!(

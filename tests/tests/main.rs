@@ -46,6 +46,7 @@ mod io_trace;
 mod io_trace_crash;
 mod io_trace_reading;
 mod labels;
+mod lake;
 mod leaf_bundles;
 mod manual;
 mod many_agents;

@@ -180,8 +180,10 @@ pub(super) struct Add {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Remove {
     pub(super) path: String,
+    pub(super) deletion_timestamp: Option<i64>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use storage_format::StorageId;
 
-use super::actions::{Line, Metadata, READER_VERSION, WRITER_VERSION, storage_of};
+use super::actions::{ADDED, Line, Metadata, READER_VERSION, REMOVED, WRITER_VERSION, storage_of};
 use super::schema::{DeltaSchema, STORAGE};
 use crate::TierError;
 
@@ -21,6 +21,8 @@ pub(super) struct Log {
     /// The number of the first commit that was not read.
     pub(super) next: u64,
     files: BTreeMap<String, File>,
+    /// Files of storages that were removed, and when, in ms since the epoch.
+    removed: BTreeMap<String, i64>,
     /// The version of the last transaction of each storage.
     versions: HashMap<StorageId, i64>,
     metadata: Option<Metadata>,
@@ -43,10 +45,19 @@ impl Log {
             check_protocol(key, &line)?;
             lines.push(line);
         }
+        let is_removal = |line: &Line| {
+            let removed = line.txn.as_ref().filter(|txn| txn.version == REMOVED);
+            removed.is_some_and(|txn| storage_of(&txn.app_id).is_some())
+        };
+        let is_removal = lines.iter().any(is_removal);
         // An action may remove a file and another one add it again; the order does not count.
         for line in &lines {
             if let Some(remove) = &line.remove {
                 self.files.remove(&remove.path);
+                if is_removal {
+                    let since = remove.deletion_timestamp.unwrap_or(0);
+                    self.removed.insert(remove.path.clone(), since);
+                }
             }
         }
         for line in lines {
@@ -56,6 +67,7 @@ impl Log {
                     length: add.size,
                     storage,
                 };
+                self.removed.remove(&add.path);
                 self.files.insert(add.path, file);
             }
             let storage = line.txn.as_ref().and_then(|txn| storage_of(&txn.app_id));
@@ -86,6 +98,30 @@ impl Log {
 
     pub(super) fn version_of(&self, storage: StorageId) -> Option<i64> {
         self.versions.get(&storage).copied()
+    }
+
+    /// The storages that are in the table.
+    pub(super) fn storages(&self) -> Vec<StorageId> {
+        let versions = self.versions.iter();
+        let added = versions.filter(|(_, version)| **version == ADDED);
+        added.map(|(storage, _)| *storage).collect()
+    }
+
+    /// Whether a file is in the table, or was removed with its storage and may still be read.
+    pub(super) fn knows(&self, path: &str) -> bool {
+        self.files.contains_key(path) || self.removed.contains_key(path)
+    }
+
+    /// The files that were removed with their storages until then, in ms since the epoch.
+    pub(super) fn removed_until(&self, until: i64) -> Vec<String> {
+        let removed = self.removed.iter();
+        let due = removed.filter(|(_, since)| **since <= until);
+        due.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Forgets a removed file: it is deleted.
+    pub(super) fn forget_removed(&mut self, path: &str) {
+        self.removed.remove(path);
     }
 
     /// Paths and lengths of the files of a storage.

@@ -16,6 +16,7 @@
 //! not to clean its log up. If somebody did so none the less, it cannot be opened, which is said.
 
 mod actions;
+mod files;
 mod log;
 mod schema;
 #[cfg(test)]
@@ -73,19 +74,38 @@ impl DeltaTable {
         prefix: &str,
         schema: &DeltaSchema,
     ) -> Result<Self, TierError> {
-        let prefix = prefix.trim_matches('/').to_owned();
-        let log = Log::default();
-        let mut table = Self {
-            bucket,
-            prefix,
-            log,
-        };
-        table.refresh().await?;
+        let mut table = Self::read(bucket, prefix).await?;
         if table.log.next == 0 {
             table.create(schema).await?;
         }
-        let key = table.key(0);
-        table.log.check(&key, schema)?;
+        table.log.check(&table.key(0), schema)?;
+        Ok(table)
+    }
+
+    /// Opens the table at `prefix`, if there is one.
+    ///
+    /// # Errors
+    /// As [`Self::open_or_create`].
+    pub async fn open(
+        bucket: Bucket,
+        prefix: &str,
+        schema: &DeltaSchema,
+    ) -> Result<Option<Self>, TierError> {
+        let table = Self::read(bucket, prefix).await?;
+        if table.log.next == 0 {
+            return Ok(None);
+        }
+        table.log.check(&table.key(0), schema)?;
+        Ok(Some(table))
+    }
+
+    async fn read(bucket: Bucket, prefix: &str) -> Result<Self, TierError> {
+        let mut table = Self {
+            bucket,
+            prefix: prefix.trim_matches('/').to_owned(),
+            log: Log::default(),
+        };
+        table.refresh().await?;
         Ok(table)
     }
 
@@ -201,6 +221,18 @@ impl DeltaTable {
         let made = self.commit("DELETE", make).await?;
         let removed = removed.into_iter().map(|(path, _)| path);
         Ok(made.map(|_| removed.collect()).unwrap_or_default())
+    }
+
+    /// Whether a storage was ever added, as of the last commit that was read.
+    #[must_use]
+    pub fn was_added(&self, storage: StorageId) -> bool {
+        self.log.version_of(storage).is_some()
+    }
+
+    /// The storages that are in the table, as of the last commit that was read.
+    #[must_use]
+    pub fn storages(&self) -> Vec<StorageId> {
+        self.log.storages()
     }
 
     /// The files of the table, by their paths below its folder, with their lengths in bytes, as of

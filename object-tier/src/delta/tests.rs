@@ -157,6 +157,56 @@ async fn what_was_removed_does_not_come_back() {
     assert_eq!(one.version(), 3);
 }
 
+/// Files of interrupted tries go, those of others stay, and those of removed storages stay for as
+/// long as their readers were promised.
+#[tokio::test]
+async fn files_that_no_version_needs_are_deleted() {
+    let bucket = Faulty::new().bucket(8);
+    let schema = schema();
+    let open_now = || DeltaTable::open(bucket.clone(), "events/dft", &schema);
+    assert!(open_now().await.unwrap().is_none());
+    let mut table = open(&bucket).await.unwrap();
+    let stored = |byte: u8, length: usize| {
+        let mut file = tempfile::tempfile().unwrap();
+        std::io::Write::write_all(&mut file, &vec![byte; length]).unwrap();
+        file
+    };
+    // One that is sent in parts.
+    let long = 9 << 20;
+    let mut paths = Vec::new();
+    for length in [5, long] {
+        let path = table.store_file(storage(1), stored(1, length)).await;
+        let (path, stored) = path.unwrap();
+        assert_eq!(stored, length as u64);
+        paths.push(path);
+    }
+    let other = format!("storage={}/part-0.parquet", storage(1));
+    let key = |path: &str| format!("events/dft/{path}");
+    bucket.put(&key(&other), Bytes::new()).await.unwrap();
+    assert!(!table.was_added(storage(1)));
+    let added = table.add_storage(storage(1), &[file(&paths[1])]).await;
+    assert_eq!(added.unwrap(), Addition::Added(1));
+    assert!(table.was_added(storage(1)) && table.storages() == [storage(1)]);
+    assert_eq!(table.delete_leftovers(storage(1)).await.unwrap(), 1);
+    assert_eq!(table.delete_leftovers(storage(1)).await.unwrap(), 0);
+    let has = async |path: &str| bucket.get(&key(path)).await.unwrap().is_some();
+    assert!(!has(&paths[0]).await && has(&other).await);
+    let body = bucket.get(&key(&paths[1])).await.unwrap().unwrap();
+    assert!(body.len() == long && body.iter().all(|byte| *byte == 1));
+
+    table.remove_storage(storage(1)).await.unwrap();
+    assert!(table.was_added(storage(1)) && table.storages().is_empty());
+    let hour = Duration::from_secs(3600);
+    assert_eq!(table.delete_removed(hour).await.unwrap(), 0);
+    assert_eq!(table.delete_leftovers(storage(1)).await.unwrap(), 0);
+    assert!(has(&paths[1]).await);
+    // Also by a writer that was not there when it was removed.
+    let mut later = open_now().await.unwrap().unwrap();
+    assert_eq!(later.delete_removed(Duration::ZERO).await.unwrap(), 1);
+    assert!(!has(&paths[1]).await && has(&other).await);
+    assert_eq!(later.delete_removed(Duration::ZERO).await.unwrap(), 0);
+}
+
 /// A program that joins files of a storage keeps the transactions.
 #[tokio::test]
 async fn files_that_another_program_rewrote_are_those_of_the_storage() {

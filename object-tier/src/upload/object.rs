@@ -68,6 +68,12 @@ impl Source {
         Ok((Self::File(Arc::new(file), path.into(), length), modified))
     }
 
+    /// All of a file that is open, called `name` in errors.
+    pub(super) fn of(file: File, name: &Path) -> Result<Self, TierError> {
+        let metadata = file.metadata().map_err(TierError::local("look at", name))?;
+        Ok(Self::File(Arc::new(file), name.into(), metadata.len()))
+    }
+
     pub(super) fn length(&self) -> u64 {
         match self {
             Self::File(_, _, length) => *length,

@@ -13,6 +13,8 @@ use arrow_schema::{DataType, TimeUnit};
 use query_language::{Number, Value};
 use trace_kinds::FieldType;
 
+use super::plain::PlainType;
+
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnType {
@@ -23,7 +25,8 @@ pub(crate) enum ColumnType {
     Bool,
     /// Holds every value, as text in a dictionary: the same text is stored once in a batch.
     Text,
-    /// Text that is different in nearly every row.
+    /// The same without a dictionary: for text that is different in nearly every row, and for
+    /// readers without dictionaries.
     Json,
 }
 
@@ -31,6 +34,25 @@ pub(crate) enum ColumnType {
 const ZONE: &str = "UTC";
 
 impl ColumnType {
+    /// The type of the same values in a plain column.
+    pub(super) fn plain(self) -> ColumnType {
+        match self {
+            ColumnType::Time => ColumnType::Int,
+            ColumnType::Text => ColumnType::Json,
+            ColumnType::Int | ColumnType::Float | ColumnType::Bool | ColumnType::Json => self,
+        }
+    }
+
+    /// What a reader of a plain column gets.
+    pub(super) fn plain_type(self) -> PlainType {
+        match self {
+            ColumnType::Time | ColumnType::Int => PlainType::Integer,
+            ColumnType::Float => PlainType::Fraction,
+            ColumnType::Bool => PlainType::Flag,
+            ColumnType::Text | ColumnType::Json => PlainType::Text,
+        }
+    }
+
     pub(super) fn data_type(self) -> DataType {
         match self {
             ColumnType::Time => DataType::Timestamp(TimeUnit::Nanosecond, Some(ZONE.into())),

@@ -6,6 +6,7 @@
 //! the fields that have no column.
 
 mod column;
+mod plain;
 mod sink;
 mod writer;
 
@@ -17,6 +18,7 @@ use crate::csv::TableColumns;
 use crate::{Columns, RowFormat, RowSink, SinkOptions};
 
 pub(super) use column::ColumnType;
+pub use plain::{ColumnFacts, Limit, PlainColumn, PlainType, TableFacts};
 pub(super) use sink::{Heading, TableSink};
 
 /// The file format of a table.
@@ -42,6 +44,7 @@ pub struct Table {
     kind: TableKind,
     table: TableColumns,
     has_filters: bool,
+    is_plain: bool,
 }
 
 impl Table {
@@ -51,6 +54,7 @@ impl Table {
             kind,
             table: TableColumns::default(),
             has_filters: false,
+            is_plain: false,
         }
     }
 
@@ -61,6 +65,42 @@ impl Table {
             has_filters: true,
             ..self
         }
+    }
+
+    /// The same, with plain columns: times are integers, and texts are no dictionaries of Arrow
+    /// (those of Parquet remain). For files of tables whose readers have no other types.
+    #[must_use]
+    pub fn with_plain_columns(self) -> Table {
+        Table {
+            is_plain: true,
+            ..self
+        }
+    }
+
+    /// The columns that a table of `columns` has [with plain columns](Self::with_plain_columns).
+    pub fn plain_columns(columns: &Columns) -> Vec<PlainColumn> {
+        let mut table = Table::new(TableKind::Parquet).with_plain_columns();
+        table.prepare(columns, &mut FieldTable::new());
+        let options = SinkOptions {
+            row_group_bytes: 0,
+            is_by_time: false,
+        };
+        table.table_sink(options).plain_columns()
+    }
+
+    fn table_sink(&self, options: SinkOptions) -> TableSink {
+        let headings = self.table.columns.iter().map(|column| {
+            let kind = ColumnType::from(FieldType::of(&FieldPath::new(&column.label)));
+            Heading {
+                label: column.label.clone(),
+                kind: if self.is_plain { kind.plain() } else { kind },
+            }
+        });
+        let layout = Layout {
+            kind: self.kind,
+            has_filters: self.has_filters,
+        };
+        TableSink::new(layout, headings.collect(), options)
     }
 }
 
@@ -79,14 +119,6 @@ impl RowFormat for Table {
     }
 
     fn sink(&self, options: SinkOptions) -> Box<dyn RowSink + '_> {
-        let headings = self.table.columns.iter().map(|column| Heading {
-            label: column.label.clone(),
-            kind: FieldType::of(&FieldPath::new(&column.label)).into(),
-        });
-        let layout = Layout {
-            kind: self.kind,
-            has_filters: self.has_filters,
-        };
-        Box::new(TableSink::new(layout, headings.collect(), options))
+        Box::new(self.table_sink(options))
     }
 }

@@ -10,6 +10,7 @@ use query_language::Value;
 
 use super::Layout;
 use super::column::{ColumnBuilder, ColumnType};
+use super::plain::PlainColumn;
 use super::writer::TableWriter;
 use crate::cells::Cells;
 use crate::csv::REST;
@@ -74,6 +75,18 @@ impl TableSink {
         }
         named.rest = named.unused(REST.to_owned());
         named
+    }
+
+    /// The columns of the table, if it has plain columns.
+    pub(super) fn plain_columns(&self) -> Vec<PlainColumn> {
+        let headings = self.headings.iter();
+        let columns = headings.map(|heading| (&heading.label, heading.kind));
+        let columns = columns.chain([(&self.rest, ColumnType::Json)]);
+        let column = |(name, kind): (&String, ColumnType)| PlainColumn {
+            name: name.clone(),
+            kind: kind.plain_type(),
+        };
+        columns.map(column).collect()
     }
 
     /// `label`, with a number appended if a column has that name already.

@@ -106,9 +106,14 @@ fn properties(schema: &Schema, layout: Layout, is_by_time: bool) -> WriterProper
         .set_created_by(concat!("tracehold ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS));
-    let texts = schema.fields().iter().filter(|field| {
-        // In dictionaries are texts that are repeated.
-        layout.has_filters && matches!(field.data_type(), DataType::Dictionary(..))
+    // The last column, `rest`, has a text of its own in nearly every row.
+    let columns = schema
+        .fields()
+        .split_last()
+        .map_or(&[][..], |(_, rest)| rest);
+    let texts = columns.iter().filter(|field| {
+        let is_text = matches!(field.data_type(), DataType::Dictionary(..) | DataType::Utf8);
+        layout.has_filters && is_text
     });
     for field in texts {
         let path = ColumnPath::from(vec![field.name().clone()]);

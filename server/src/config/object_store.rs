@@ -25,6 +25,8 @@ pub struct ObjectStoreConfig {
     pub node_url: String,
     /// Only storages with this label are uploaded; empty: all.
     pub upload_label: String,
+    /// The events of storages with this label are in Delta Lake tables of the store; empty: none.
+    pub table_label: String,
     /// Time after the upload after which data files are evicted; 0 = never.
     pub evict_after_seconds: u64,
     /// Bytes of data files here beyond which those of the oldest storages are evicted; 0 = never.
@@ -51,6 +53,7 @@ impl Default for ObjectStoreConfig {
             node: String::new(),
             node_url: String::new(),
             upload_label: String::new(),
+            table_label: String::new(),
             evict_after_seconds: 0,
             local_bytes_max: 0,
             cache_bytes_max: 10 << 30,

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use io_trace::Cause;
 use query_engine::{
-    Cancel, Limits, Progress, ReadError, Report, Request, StorageSet, StoredLeaf, without_derived,
-    write_rows,
+    Limits, ReadError, Report, Request, StorageSet, StoredLeaf, without_derived, write_rows,
 };
 use query_language::FieldPath;
 use row_formats::{Columns, Table, TableKind};
@@ -27,7 +26,7 @@ const COMMON: [&str; 8] = ["ts", "dur", "name", "cat", "agent", "stream", "pid",
 
 /// The columns of the files of a kind, the same in every file: those that all kinds have, and those
 /// that its own readers ask for most. All other fields are in the column `rest`.
-fn columns(kind: Kind) -> Vec<String> {
+pub(super) fn event_columns(kind: Kind) -> Vec<String> {
     let own: &[&str] = match kind {
         Kind::Dft => &["fname", "ret", "size", "offset", "count"],
         Kind::Otlp => &["trace_id", "span_id", "parent_span_id"],
@@ -58,30 +57,35 @@ impl From<StorageError> for EventsError {
 }
 
 /// What a thread needs that makes a file.
-struct Making {
+pub(super) struct Making {
     leaves: Vec<StoredLeaf>,
     kind: Kind,
-    request: Request,
+    pub(super) request: Request,
     limits: Limits,
     cache: Arc<chunk_index::FilterCache>,
     bytes_max: u64,
 }
 
 impl Making {
-    /// Writes the file. Returns the report on the reading.
-    fn write(self, sink: &mut EventSink<'_>) -> Result<Report, EventsError> {
+    /// Writes the file by `append`, as a table of this form. Returns the report on the reading.
+    pub(super) fn write(
+        self,
+        mut table: Table,
+        mut append: impl FnMut(&[u8]) -> Result<(), EventsError>,
+    ) -> Result<Report, EventsError> {
         let read = |error: ReadError| EventsError::Answer(error.into());
         let set = StorageSet::open(self.leaves, Some(self.cache)).map_err(read)?;
-        let columns = columns(self.kind);
+        let columns = event_columns(self.kind);
         // Named, so that what an event refers to (the names of files) is found.
         let fields: Vec<FieldPath> = columns.iter().map(|name| FieldPath::new(name)).collect();
         let sources = set.sources(&self.request, &fields).map_err(read)?;
-        let mut table = Table::new(TableKind::Parquet).with_filters();
-        let mut failed = None;
+        let (mut failed, mut length) = (None, 0_u64);
         let mut write = |bytes: &[u8]| -> io::Result<()> {
-            let written = match sink.length().saturating_add(bytes.len() as u64) {
-                length if length > self.bytes_max => Err(EventsError::TooLong(self.bytes_max)),
-                _ => sink.write(bytes).map_err(EventsError::from),
+            length = length.saturating_add(bytes.len() as u64);
+            let written = if length > self.bytes_max {
+                Err(EventsError::TooLong(self.bytes_max))
+            } else {
+                append(bytes)
             };
             written.map_err(|error| {
                 failed = Some(error);
@@ -105,6 +109,33 @@ impl Making {
 }
 
 impl Queries {
+    /// Looks for what makes a file with all events of a kind of a storage.
+    ///
+    /// # Errors
+    /// When the storage has none, or cannot be read.
+    pub(super) async fn making(
+        &self,
+        (id, kind): (StorageId, Kind),
+        bytes_max: u64,
+    ) -> Result<Making, EventsError> {
+        let of_kind = leaves_among(&self.engine, id, Cause::Query, |path| path.kind == kind);
+        let (leaves, _) = without_derived(of_kind.await?);
+        if leaves.is_empty() {
+            return Err(EventsError::NoStream(kind));
+        }
+        Ok(Making {
+            leaves,
+            kind,
+            request: Request {
+                missing: missing(&self.engine, &[id]),
+                ..Request::default()
+            },
+            limits: self.limits,
+            cache: self.filter_cache(),
+            bytes_max,
+        })
+    }
+
     /// Makes the file with all events of a kind of a finalized storage, in order of time.
     ///
     /// # Errors
@@ -116,32 +147,16 @@ impl Queries {
         job: &JobHandle,
         bytes_max: u64,
     ) -> Result<(), EventsError> {
-        let of_kind = leaves_among(&self.engine, id, Cause::Query, |path| path.kind == kind);
-        let (leaves, _) = without_derived(of_kind.await?);
-        if leaves.is_empty() {
-            return Err(EventsError::NoStream(kind));
-        }
-        let (cancel, progress) = (Cancel::default(), Progress::default());
-        let lost = missing(&self.engine, &[id]);
-        let lost_count = lost.len();
-        let making = Making {
-            leaves,
-            kind,
-            request: Request {
-                missing: lost,
-                cancel: cancel.clone(),
-                progress: progress.clone(),
-                ..Request::default()
-            },
-            limits: self.limits,
-            cache: self.filter_cache(),
-            bytes_max,
-        };
+        let making = self.making((id, kind), bytes_max).await?;
+        let cancel = making.request.cancel.clone();
+        let progress = making.request.progress.clone();
+        let lost_count = making.request.missing.len();
         let (metrics, unreadable) = (Arc::clone(&self.metrics), Arc::clone(&self.unreadable));
         let indexes = Arc::clone(&self.indexes);
         let make = move |sink: &mut EventSink<'_>| -> Result<u64, EventsError> {
             let _running = metrics.queries.began();
-            let report = making.write(sink)?;
+            let append = |bytes: &[u8]| sink.write(bytes).map_err(EventsError::from);
+            let report = making.write(Table::new(TableKind::Parquet).with_filters(), append)?;
             let read = report.skipped.len().saturating_sub(lost_count);
             unreadable.found(report.skipped.get(..read).unwrap_or_default());
             metrics.queries.ended(&report);

@@ -7,6 +7,7 @@ mod missing;
 mod queries;
 mod question;
 mod splits;
+mod table_files;
 mod time_bases;
 mod unreadable;
 
@@ -15,5 +16,6 @@ pub(crate) use execution::{Answer, Rows, Summary, columns};
 pub(crate) use missing::missing;
 pub(crate) use queries::Queries;
 pub(crate) use question::{AnswerError, Question, ResultKind, RowsFormat};
+pub(crate) use table_files::{TableFile, table_columns};
 pub(crate) use time_bases::time_bases;
 pub(crate) use unreadable::{Unreadable, UnreadableData};

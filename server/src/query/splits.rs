@@ -13,7 +13,7 @@ use crate::leaf_sidecars::LeafSidecars;
 use crate::stored_leaves::{leaves_among, leaves_with, stored_leaves};
 
 /// Cancels what nobody waits for any more.
-struct Waiting(Cancel);
+pub(super) struct Waiting(pub(super) Cancel);
 
 impl Drop for Waiting {
     fn drop(&mut self) {

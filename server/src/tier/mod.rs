@@ -12,6 +12,7 @@ mod nodes;
 mod rounds;
 mod source;
 pub(crate) mod store;
+mod table;
 mod uploads;
 
 pub(crate) use deletions::forget_everywhere;

@@ -13,7 +13,7 @@ use storage_format::storage_file::StorageState;
 use tokio::sync::watch;
 
 use super::uploads::{UploadError, is_complete, upload, wanted};
-use super::{Tier, adopting, deletions, eviction, labels};
+use super::{Tier, adopting, deletions, eviction, labels, table};
 use crate::app_state::AppState;
 use crate::clock;
 use crate::connection::Stage;
@@ -39,6 +39,7 @@ pub(crate) async fn maintain(
         () = signs(&app, &tier) => {}
         () = news(&app, &tier) => {}
         () = uploads(&app, &tier) => {}
+        () = table::maintain(&app, &tier) => {}
     }
 }
 

@@ -105,12 +105,6 @@ impl EventSink<'_> {
         }
         self.sink.write(bytes)
     }
-
-    /// Bytes that were written.
-    #[must_use]
-    pub fn length(&self) -> u64 {
-        self.sums.length()
-    }
 }
 
 /// Event files of finalized storages.
