@@ -44,6 +44,7 @@ pub(super) struct SplitsBody {
     /// Also split derived streams.
     derived: bool,
     /// The number of splits that is wanted, from 1 to 10,000.
+    #[schema(minimum = 1, maximum = 10000)]
     count: u64,
 }
 
