@@ -25,6 +25,17 @@ use crate::query::Question;
 /// Splits of one query.
 const COUNT_MAX: u64 = 10_000;
 
+/// A time: text, or nanoseconds since the epoch.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the description of a type that is read elsewhere")]
+enum TimeText {
+    /// RFC 3339, or another form of `docs/query.md`.
+    Text(String),
+    /// Nanoseconds since the epoch.
+    Number(i64),
+}
+
 /// A query to split.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -34,18 +45,23 @@ pub(super) struct SplitsBody {
     /// An expression of the query language; all events by default.
     query: Option<String>,
     /// Only events that start at or after this time: RFC 3339 or nanoseconds since the epoch.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<TimeText>)]
     from: Option<Instant>,
     /// Only events that start before this time.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<TimeText>)]
     to: Option<Instant>,
     /// As of a query.
     bare_times: Vec<Limit>,
     /// Also split derived streams.
     derived: bool,
-    /// The number of splits that is wanted, from 1 to 10,000.
-    #[schema(minimum = 1, maximum = 10000)]
+    /// The number of splits that is wanted, from 1 to 10,000; 1 by default.
+    #[serde(default = "one")]
+    #[schema(default = 1, minimum = 1, maximum = 10000)]
     count: u64,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// The splits of a query. Together, their events are those of the query, each in one of them.
