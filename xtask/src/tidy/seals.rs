@@ -100,8 +100,8 @@ mod tests {
             &[("server/src/main.rs", "fn f() {}\nuse sled;")],
             &[&format!("server/src/main.rs:2: sled {what}")],
         );
-        let what =
-            "is sealed in server/src/tls and client/src/http/tls: use it through that module";
+        let what = "is sealed in server/src/tls and client/src/http/tls and \
+                    object-tier/src/settings: use it through that module";
         check(
             &[
                 ("client/src/http/tls.rs", "use rustls::ClientConfig;"),
