@@ -53,8 +53,9 @@ impl Storage {
             Ok(tier) => self.set_tier(tier, slots),
             Err(error) => tracing::error!(
                 %error, storage = %self.id,
-                "it is not known where the storage is in the object store; what was evicted cannot \
-                 be read until it is looked up there again"
+                "it is not known where the storage is in the object store, and what was evicted \
+                 cannot be read: stop the server, move the folder of the storage away, and start; \
+                 it is then served from the store"
             ),
         }
     }
