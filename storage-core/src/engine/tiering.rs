@@ -201,7 +201,6 @@ impl Tiering {
         let storage = self.finalized(id)?;
         // First, and durably: from now on a hole is no damage.
         self.change(&storage, |tier| tier.is_evicted = true).await?;
-        crate::fault_point!(async "tier.evicting");
         let (slots, folder) = (self.slots.clone(), storage.folder.clone());
         let empty = move || {
             let freed = slots.empty_folder(&folder);

@@ -7,6 +7,18 @@ use crate::http::{Request, Response};
 const WITHOUT: &[(&str, &str, &str)] = &[
     ("POST", "/query", "changes nothing"),
     ("POST", "/storages/{id}/query", "changes nothing"),
+    ("POST", "/query/splits", "changes nothing"),
+    ("POST", "/storages/{id}/query/splits", "changes nothing"),
+    (
+        "POST",
+        "/storages/{id}/tier",
+        "needs an object store; the tests of it kill the server while it uploads",
+    ),
+    (
+        "POST",
+        "/storages/{id}/adopt",
+        "needs an object store and a second node; the tests of takeovers kill the servers",
+    ),
     ("DELETE", "/jobs/{job}", "cancels what another request does"),
     (
         "POST",
