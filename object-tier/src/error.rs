@@ -40,7 +40,7 @@ pub enum TierError {
     /// An append ended without an answer; its record may still arrive.
     #[error(
         "it is not known whether record {number} of the chain of storage {storage} was written: \
-         take the storage over again before anything is appended"
+         send it again before anything else is appended"
     )]
     InDoubt {
         /// The storage.

@@ -15,8 +15,8 @@
 //!   record at a free number, and its sender would believe that it counts.
 //! - Who takes over looks for the seal when its `own` is there. No seal at that moment means that
 //!   nothing had been collected before, so the walk saw the whole chain.
-//! - One append is under way at a time. If its end is unknown, nothing more may be appended: the
-//!   next record could come before it.
+//! - One append is under way at a time. If its end is unknown, the same bytes are sent again under
+//!   the same number until it is known: any other record could come before it.
 //!
 //! `object-tier/tests/fence_model` explores these rules exhaustively,
 //! `object-tier/tests/chain_simulation` this code.
@@ -33,4 +33,4 @@ pub use keys::{chain_folder, record_key, seal_key};
 pub use owner::{Chain, Takeover};
 pub use record::{PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};
 pub use sequence::Owner;
-pub use walk::{ChainEnd, last_owner, valid_records};
+pub use walk::{ChainEnd, last_owner, packets_before, valid_records};

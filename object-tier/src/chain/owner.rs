@@ -29,8 +29,8 @@ pub enum Takeover {
 #[derive(Debug, Clone)]
 enum State {
     Open,
-    /// The record with the next number was sent, and what became of it is unknown.
-    InDoubt,
+    /// This record, with the next number, was sent, and what became of it is unknown.
+    InDoubt(RecordKind, Vec<Bytes>),
     Closed,
     /// Another node has the storage; this is why.
     Superseded(String),
@@ -97,7 +97,7 @@ impl Chain {
     ///
     /// # Errors
     /// `Superseded` when another node has the storage. After other errors of the store the chain
-    /// is in doubt, and refuses everything until the storage is taken over again.
+    /// is in doubt, and refuses everything until [`Self::settle`] succeeds.
     pub async fn append(&mut self, payload: &[Bytes]) -> Result<u64, TierError> {
         self.place(RecordKind::Packets, payload).await
     }
@@ -107,9 +107,20 @@ impl Chain {
     /// # Errors
     /// As [`Self::append`].
     pub async fn close(&mut self) -> Result<u64, TierError> {
-        let number = self.place(RecordKind::Close, &[]).await?;
-        self.state = State::Closed;
-        Ok(number)
+        self.place(RecordKind::Close, &[]).await
+    }
+
+    /// Sends the record again that is in doubt, the same bytes under the same number, so that there
+    /// is still one append under way. Returns its number; `None` if nothing is in doubt.
+    ///
+    /// # Errors
+    /// As [`Self::append`].
+    pub async fn settle(&mut self) -> Result<Option<u64>, TierError> {
+        let State::InDoubt(kind, payload) = self.state.clone() else {
+            return self.check_open().map(|()| None);
+        };
+        self.state = State::Open;
+        self.place(kind, &payload).await.map(Some)
     }
 
     async fn place(&mut self, kind: RecordKind, payload: &[Bytes]) -> Result<u64, TierError> {
@@ -119,10 +130,13 @@ impl Chain {
             let location = self.location();
             let body = encode(location, kind, author(&self.owner), payload)?;
             // Stays so when the create fails, or this future is dropped.
-            self.state = State::InDoubt;
+            self.state = State::InDoubt(kind, payload.to_vec());
             match self.bucket.create(&location.key(), body).await? {
                 Creation::Made => {
                     self.advance(number)?;
+                    if kind == RecordKind::Close {
+                        self.state = State::Closed;
+                    }
                     return Ok(number);
                 }
                 Creation::Exists(found) => {
@@ -149,7 +163,7 @@ impl Chain {
         match &self.state {
             State::Open => Ok(()),
             State::Closed => Err(TierError::Closed(storage)),
-            State::InDoubt => Err(TierError::InDoubt {
+            State::InDoubt(..) => Err(TierError::InDoubt {
                 storage,
                 number: self.next,
             }),

@@ -28,8 +28,9 @@ use crate::{NodeName, TierError, node_name::NODE_NAME_BYTES_MAX};
 
 /// The length of what is in front of the payload.
 pub const RECORD_HEADER_BYTES: usize = 128;
-/// The longest payload of a record.
-pub const PAYLOAD_BYTES_MAX: usize = 8 << 20;
+/// The longest payload of a record: the largest packet, or the largest metadata of an agent, with
+/// what belongs to it. Most have 8 MiB or less.
+pub const PAYLOAD_BYTES_MAX: usize = 72 << 20;
 /// The longest record.
 pub(super) const RECORD_BYTES_MAX: u64 = (RECORD_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64;
 

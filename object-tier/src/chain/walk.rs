@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream};
+use futures_util::{Stream, StreamExt, stream};
 use storage_format::StorageId;
 
 use super::{
@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{Bucket, TierError};
 
-/// Records that are fetched ahead: up to eight times 8 MiB of memory.
-const READ_AHEAD: usize = 8;
+/// Records that are fetched ahead: a few times 8 MiB of memory, or the largest packets.
+const READ_AHEAD: usize = 4;
 /// How often a record is asked for.
 const TRIES: u32 = 6;
 /// The longest seal that is accepted.
@@ -50,6 +50,39 @@ pub async fn valid_records(
         next: walk.next,
         owner: walk.sequence.owner,
         is_closed: walk.sequence.is_closed,
+    })
+}
+
+/// The records of packets that count among those with a number below `end`, in order, without
+/// looking any further. All of them must be there: the chain was walked before, and is not sealed.
+pub fn packets_before(
+    bucket: &Bucket,
+    storage: StorageId,
+    end: u64,
+) -> impl Stream<Item = Result<Record, TierError>> + Send {
+    let mut sequence = Sequence::default();
+    let bucket = bucket.clone();
+    let fetched = stream::iter(0..end).map(move |number| {
+        let bucket = bucket.clone();
+        async move {
+            let location = Location { storage, number };
+            let found = fetch_record(&bucket, location).await?;
+            found.ok_or_else(|| TierError::Gone(location.key()))
+        }
+    });
+    fetched.buffered(READ_AHEAD).filter_map(move |record| {
+        let counting = record.and_then(|record| match sequence.push(&record) {
+            Meaning::Counts if record.kind == RecordKind::Packets => Ok(Some(record)),
+            Meaning::Counts | Meaning::Void => Ok(None),
+            Meaning::Impossible(problem) => {
+                let number = record.number;
+                Err(TierError::damaged(
+                    &Location { storage, number }.key(),
+                    problem,
+                ))
+            }
+        });
+        std::future::ready(counting.transpose())
     })
 }
 

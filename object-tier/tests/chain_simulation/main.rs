@@ -56,6 +56,7 @@ fn no_acknowledged_packet_is_lost() {
             takeovers,
             superseded,
             in_doubt,
+            settled,
             failures: _,
             found_closed,
             seals: _,
@@ -74,6 +75,7 @@ fn no_acknowledged_packet_is_lost() {
         ] {
             assert!(count > seeds / 20, "{sum:?}");
         }
+        assert!(settled > seeds / 50, "{sum:?}");
     }
 }
 

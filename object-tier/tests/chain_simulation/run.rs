@@ -51,6 +51,8 @@ pub(crate) struct Tally {
     pub(crate) takeovers: u64,
     pub(crate) superseded: u64,
     pub(crate) in_doubt: u64,
+    /// Appends that were sent again, and then known.
+    pub(crate) settled: u64,
     pub(crate) failures: u64,
     pub(crate) found_closed: u64,
     pub(crate) seals: u64,
@@ -66,6 +68,7 @@ impl Tally {
         self.takeovers += other.takeovers;
         self.superseded += other.superseded;
         self.in_doubt += other.in_doubt;
+        self.settled += other.settled;
         self.failures += other.failures;
         self.found_closed += other.found_closed;
         self.seals += other.seals;
