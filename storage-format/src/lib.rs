@@ -24,6 +24,7 @@
 pub mod agent_file;
 pub mod batch;
 pub mod cached_file;
+pub mod chain_payload;
 pub mod checksum;
 pub mod checksum_file;
 pub mod data_file;
