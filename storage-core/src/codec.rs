@@ -49,7 +49,7 @@ fn compress(raw: &[u8], level: i32) -> Option<Bytes> {
 }
 
 /// The bytes as the agent sent them; `None` when `stored` does not expand to `raw_size` bytes.
-pub(crate) fn expand(stored: Bytes, codec: Codec, raw_size: u32) -> Option<Bytes> {
+pub fn expand(stored: Bytes, codec: Codec, raw_size: u32) -> Option<Bytes> {
     let raw_size = usize::try_from(raw_size).ok()?;
     let raw = match codec {
         Codec::None => stored,

@@ -63,6 +63,14 @@ impl Storage {
         Ok(())
     }
 
+    /// Marks the storage as deleted although its files stay, elsewhere. A hold does not prevent it.
+    pub(crate) async fn mark_set_aside(&self) -> Result<(), StorageError> {
+        let _changing = self.changing.lock().await;
+        self.check_there()?;
+        self.is_deleted.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
     /// Marks the storage as deleted, unless it is held, or may be held and that is not
     /// accepted. No label changes meanwhile, so that a hold is either seen here or
     /// refused.

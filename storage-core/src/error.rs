@@ -380,6 +380,22 @@ pub enum StorageError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// The replica does not have the packets, so they are not acknowledged.
+    #[error("the packets for storage {storage} are on the disk and not acknowledged: {reason}")]
+    NotReplicated {
+        /// The storage.
+        storage: StorageId,
+        /// Why.
+        reason: String,
+    },
+    /// Another node writes the storage instead of this one.
+    #[error("storage {storage} is written by another node: {reason}")]
+    Superseded {
+        /// The storage.
+        storage: StorageId,
+        /// Which.
+        reason: String,
+    },
     /// A storage with this id exists.
     #[error("storage {0} exists already: delete it before importing it again")]
     StorageExists(StorageId),
@@ -508,6 +524,8 @@ impl StorageError {
             Self::NotWritten { .. } => "write_failed",
             Self::Stopping => "stopping",
             Self::Damaged { .. } | Self::DamagedPacket { .. } => "damaged",
+            Self::NotReplicated { .. } => "object_store_unavailable",
+            Self::Superseded { .. } => "storage_taken_over",
             Self::StorageExists(_) => "storage_exists",
             Self::ArchiveDamaged { .. } => "archive_damaged",
             Self::ArchiveRefused { .. } => "archive_refused",

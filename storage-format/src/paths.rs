@@ -26,6 +26,8 @@ use crate::{AgentId, DataFileId, IdError, LeafId, StorageId};
 
 /// Folder of the storages in the data folder.
 pub const STORAGES_FOLDER: &str = "storages";
+/// Folder in the data folder with copies of storages that another node has instead.
+pub const SUPERSEDED_FOLDER: &str = "superseded";
 /// Folder of the agents in the data folder.
 pub const AGENTS_FOLDER: &str = "agents";
 /// The label file in the data folder.

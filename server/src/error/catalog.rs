@@ -231,8 +231,8 @@ const CATALOG: &[Entry] = catalog! {
         "the storage was finalized, or the server started, a moment ago",
         "send the request again after Retry-After; GET /api/v1/storages/{id}/files says in \
          chunk_indexes when they are complete";
-    503 "object_store_unavailable" "bytes of the storage cannot be fetched from the object store",
-        "the storage was evicted from this server, and the store does not answer, or refuses",
+    503 "object_store_unavailable" "the object store does not do what the request needs",
+        "it does not answer, or refuses: evicted bytes cannot be fetched, or packets not be stored there",
         "send the request again after Retry-After; GET /readyz says whether the store answers";
     503 "resources_exhausted" "the server ran out of a resource",
         "the operating system refused file descriptors or memory, or interrupted the operation",
@@ -244,6 +244,9 @@ const CATALOG: &[Entry] = catalog! {
     503 "storage_recovering" "the storage is being recovered",
         "the server started a moment ago and still scans data files of the storage",
         "send the request again after Retry-After; /readyz shows the progress";
+    503 "storage_taken_over" "another node takes the storage over",
+        "its writer was gone, or an operator has asked for it; what was not acknowledged is sent again",
+        "send the request again after Retry-After: it is answered here, or sent to the new writer";
     507 "disk_full" "the disk is full",
         "a write failed for lack of space, or of an inode for another file",
         "delete storages or add space; ingest resumes on its own";
@@ -258,7 +261,7 @@ const CATALOG: &[Entry] = catalog! {
 };
 
 /// The problem with this code, without a detail.
-pub(super) fn problem(code: &str) -> Problem {
+pub(crate) fn problem(code: &str) -> Problem {
     let entry = CATALOG.iter().find(|entry| entry.code == code);
     debug_assert!(
         entry.is_some() || code == UNKNOWN.code,

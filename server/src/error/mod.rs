@@ -11,7 +11,7 @@ use serde_json::Value;
 use storage_core::StorageError;
 use storage_format::IdError;
 
-use self::catalog::problem;
+pub(crate) use self::catalog::problem;
 use crate::ingest::IngestError;
 use crate::problem::Problem;
 use crate::query::AnswerError;
@@ -44,6 +44,8 @@ impl From<StorageError> for Problem {
             | StorageError::EarlierRefused
             | StorageError::AgentBeingDeleted(_)
             | StorageError::ObjectStore { .. }
+            | StorageError::NotReplicated { .. }
+            | StorageError::Superseded { .. }
             | StorageError::Exhausted { .. } => problem.retry_after(RETRY_SECONDS),
             StorageError::DiskLow { .. }
             | StorageError::FilesLow { .. }

@@ -230,6 +230,7 @@ pub(super) async fn create(
         labels: to_texts(request.labels)?,
         idempotency_key: key,
         is_open: request.open,
+        ..NewStorage::default()
     };
     let (info, created) = app.engine.storages().create(new).await?;
     // Earlier versions created a storage and then opened it; an attempt with the same key may have

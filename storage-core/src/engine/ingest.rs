@@ -12,30 +12,76 @@ use tokio::sync::oneshot;
 
 use super::{registry::Registry, trees::TreeLoader};
 use crate::{
-    Accepted, ByteBudget, Push, PushOutcome, StorageError,
+    Accepted, ByteBudget, Push, PushOutcome, Replica, Replicated, StorageError,
     push::{Gaps, check_packet},
     state::accepts_packets,
     storage::Storage,
     writer::{Services, WriterMessage},
 };
 
-/// A push in flight; resolves when its packets are durable or refused.
+/// A push in flight; resolves when its packets are durable, here and in the replica if there is one,
+/// or refused.
 #[derive(Debug)]
 pub struct PendingPush {
     outcome: oneshot::Receiver<PushOutcome>,
     storage: Arc<Storage>,
     /// Whether the writer ended without an outcome.
     is_lost: bool,
+    replication: Option<Replication>,
+}
+
+/// What a push waits for once its packets are on the disk.
+#[derive(Debug)]
+enum Replication {
+    Wanted {
+        replica: Arc<dyn Replica>,
+        agent: AgentId,
+        stream: StreamId,
+    },
+    Waiting(Replicated, PushOutcome),
+}
+
+impl Replication {
+    /// Begins to wait, unless the push has left nothing to wait for.
+    fn begin(self, storage: StorageId, outcome: PushOutcome) -> Result<Self, PushOutcome> {
+        let (
+            Self::Wanted {
+                replica,
+                agent,
+                stream,
+            },
+            Some(last),
+        ) = (self, outcome.receipts.last())
+        else {
+            return Err(outcome);
+        };
+        let replicated = replica.wait(storage, &agent, &stream, last.number);
+        Ok(Self::Waiting(replicated, outcome))
+    }
 }
 
 impl Future for PendingPush {
     type Output = PushOutcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<PushOutcome> {
+        if let Some(Replication::Waiting(..)) = self.replication {
+            return self.poll_replication(context);
+        }
         if !self.is_lost {
             match Pin::new(&mut self.outcome).poll(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(outcome)) => return Poll::Ready(outcome),
+                Poll::Ready(Ok(outcome)) => {
+                    let Some(replication) = self.replication.take() else {
+                        return Poll::Ready(outcome);
+                    };
+                    return match replication.begin(self.storage.id, outcome) {
+                        Ok(waiting) => {
+                            self.replication = Some(waiting);
+                            self.poll_replication(context)
+                        }
+                        Err(outcome) => Poll::Ready(outcome),
+                    };
+                }
                 Poll::Ready(Err(_)) => self.is_lost = true,
             }
         }
@@ -57,6 +103,28 @@ impl Future for PendingPush {
             refused: Some(refused),
             permit: None,
         })
+    }
+}
+
+impl PendingPush {
+    /// The outcome once the replica has the packets, or why it does not have them: then none is
+    /// acknowledged, although they are on the disk.
+    fn poll_replication(&mut self, context: &mut Context<'_>) -> Poll<PushOutcome> {
+        let Some(Replication::Waiting(mut replicated, outcome)) = self.replication.take() else {
+            return Poll::Pending;
+        };
+        match Pin::new(&mut replicated).poll(context) {
+            Poll::Pending => {
+                self.replication = Some(Replication::Waiting(replicated, outcome));
+                Poll::Pending
+            }
+            Poll::Ready(Ok(())) => Poll::Ready(outcome),
+            Poll::Ready(Err(refused)) => Poll::Ready(PushOutcome {
+                receipts: Vec::new(),
+                refused: Some(refused),
+                permit: outcome.permit,
+            }),
+        }
     }
 }
 
@@ -178,6 +246,12 @@ impl Ingest {
             return Err(not_taken(&storage));
         };
         let (reply, outcome) = oneshot::channel();
+        let replica = self.services.replica.get();
+        let replication = replica.map(|replica| Replication::Wanted {
+            replica: Arc::clone(replica),
+            agent: push.agent.clone(),
+            stream: push.stream.clone(),
+        });
         if crate::sabotaged!("drop-packet") && push.packets.len() > 1 {
             push.packets.pop();
         }
@@ -194,6 +268,7 @@ impl Ingest {
                     outcome,
                     storage,
                     is_lost: false,
+                    replication,
                 })
             }
             Err(_) => Err(not_taken(&storage)),

@@ -93,7 +93,7 @@ pub use tiering::{Adoption, TierInfo, TierPart, TierParts, Tiering};
 pub use transfer::Transfer;
 
 use self::{disk_probe::DiskProbe, recovering::Recoveries, tasks::Tasks};
-use crate::{Agents, ByteBudget, Counters, StorageError, writer::Services};
+use crate::{Agents, ByteBudget, Counters, Replica, StorageError, writer::Services};
 
 /// What a storage is: the content of its storage file, with live totals.
 pub type StorageInfo = StorageFile;
@@ -192,6 +192,11 @@ impl Engine {
     #[must_use]
     pub fn tiering(&self) -> &Tiering {
         &self.inner.tiering
+    }
+
+    /// Gives all storages a second place for their packets, before any is pushed. The first stays.
+    pub fn set_replica(&self, replica: Arc<dyn Replica>) {
+        self.inner.services.replica.set(replica);
     }
 
     /// What agents have stored, and what they may store.

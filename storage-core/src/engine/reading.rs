@@ -5,7 +5,7 @@ use std::{fs::File, io, path::Path, sync::Arc};
 use bytes::Bytes;
 use io_trace::{Cause, FileTag};
 use storage_format::{
-    AgentId, Descriptor, Kind, LeafId, StorageId, StreamId,
+    AgentId, Descriptor, Kind, LeafId, StorageId, StreamId, StreamPosition,
     index_part::PacketEntry,
     paths::{FileName, FileRole},
     storage_file::StorageState,
@@ -206,6 +206,81 @@ impl Reading {
         .await
     }
 
+    /// Packets of one stream with a number above `after`, sorted by number, at most `limit`. The
+    /// `leaves` are those of the stream in which there may be some.
+    ///
+    /// # Errors
+    /// When there is no such storage, or its index cannot be read.
+    pub async fn stream_packets(
+        &self,
+        id: StorageId,
+        leaves: Vec<LeafId>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<PacketInfo>, StorageError> {
+        let selection = Selection {
+            after,
+            limit,
+            ..Selection::default()
+        };
+        self.with_index(id, move |storage| {
+            let mut runs = Vec::new();
+            if let Some(tree) = storage.tree.read().as_ref() {
+                for &leaf in &leaves {
+                    runs.extend(tree.select_leaf(leaf, &selection));
+                }
+            }
+            let found = merge(runs, &selection, &StorageReader(storage))?;
+            let items = found.into_iter().map(|found| packet_info(storage, found));
+            items.collect()
+        })
+        .await
+    }
+
+    /// The packet of a stream at a position, if it is there.
+    ///
+    /// # Errors
+    /// When there is no such storage, or its index cannot be read.
+    pub async fn packet_at(
+        &self,
+        id: StorageId,
+        (agent, stream): (AgentId, StreamId),
+        position: StreamPosition,
+    ) -> Result<Option<PacketInfo>, StorageError> {
+        self.with_index(id, move |storage| {
+            let tree = storage.tree.read();
+            let candidates = tree
+                .as_ref()
+                .map(|tree| tree.find_position(&agent, &stream, position));
+            drop(tree);
+            let found = resolve(
+                candidates.unwrap_or_default(),
+                &StorageReader(storage),
+                |block| block.entries().find_position(position),
+                |entry| entry.position == position,
+            )?;
+            found.map(|found| packet_info(storage, found)).transpose()
+        })
+        .await
+    }
+
+    /// The payloads of packets as they are stored, each checked.
+    ///
+    /// # Errors
+    /// When there is no such storage, or bytes cannot be read or are damaged.
+    pub async fn read_stored(
+        &self,
+        id: StorageId,
+        packets: Vec<PacketInfo>,
+    ) -> Result<Vec<Bytes>, StorageError> {
+        let storage = self.registry.find(id)?;
+        let read = move || {
+            let stored = packets.iter().map(|packet| read_stored(&storage, packet));
+            stored.map(|read| Ok(read?.0)).collect()
+        };
+        self.blocking.run(Cause::Query, read).await
+    }
+
     /// The files of a storage.
     ///
     /// # Errors
@@ -399,6 +474,11 @@ fn packet_info(storage: &Storage, found: Found) -> Result<PacketInfo, StorageErr
 }
 
 fn read_payload(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, StorageError> {
+    read_stored(storage, packet).map(|(_, raw)| raw)
+}
+
+/// The payload as it is stored, and as the agent sent it.
+fn read_stored(storage: &Storage, packet: &PacketInfo) -> Result<(Bytes, Bytes), StorageError> {
     match read_at_descriptor(storage, packet) {
         // A finalization moved the packet after it was found.
         Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -408,7 +488,10 @@ fn read_payload(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, Storage
     }
 }
 
-fn read_at_descriptor(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, StorageError> {
+fn read_at_descriptor(
+    storage: &Storage,
+    packet: &PacketInfo,
+) -> Result<(Bytes, Bytes), StorageError> {
     let path = storage.path(&FileName::Data(packet.descriptor.file()));
     let (offset, entry) = (packet.descriptor.offset(), &packet.entry);
     let stored = read_at(&path, offset, packet.descriptor.size() as usize)
@@ -418,10 +501,11 @@ fn read_at_descriptor(storage: &Storage, packet: &PacketInfo) -> Result<Bytes, S
         offset,
         problem,
     };
-    let raw = codec::expand(stored.into(), entry.codec, entry.raw_size);
+    let stored = Bytes::from(stored);
+    let raw = codec::expand(stored.clone(), entry.codec, entry.raw_size);
     let raw = raw.ok_or_else(|| damaged("it cannot be decompressed"))?;
     if storage_format::checksum::crc32c(&raw) == entry.raw_checksum {
-        Ok(raw)
+        Ok((stored, raw))
     } else {
         Err(damaged("its checksum does not match"))
     }

@@ -9,7 +9,7 @@ use std::{
 use io_trace::{Cause, Scope};
 use storage_format::{
     StorageId,
-    paths::FileRole,
+    paths::{FileRole, SUPERSEDED_FOLDER},
     storage_file::{StorageFile, StorageState, Totals},
 };
 use tokio::sync::oneshot;
@@ -45,6 +45,10 @@ pub struct NewStorage {
     pub idempotency_key: Option<IdempotencyKey>,
     /// Whether it accepts packets at once; otherwise it is CREATED.
     pub is_open: bool,
+    /// Its id, if another node has given it one; otherwise it gets a new one.
+    pub id: Option<StorageId>,
+    /// When another node created it, ns since the epoch; otherwise now.
+    pub created: Option<i64>,
 }
 
 /// Whether a creation created a storage.
@@ -151,6 +155,11 @@ impl Storages {
                 return Ok((storage.info(), Created::Before));
             }
         }
+        if let Some(id) = new.id
+            && self.registry.known(id).is_ok()
+        {
+            return Err(StorageError::StorageExists(id));
+        }
         self.services.space.check()?;
         self.registry.check_count()?;
         let storage = self.make_storage(new).await?;
@@ -158,8 +167,9 @@ impl Storages {
     }
 
     async fn make_storage(&self, new: NewStorage) -> Result<Arc<Storage>, StorageError> {
-        let created = now_ns();
-        let id = StorageId::new(created.unsigned_abs() / 1_000_000, random_10());
+        let created = new.created.unwrap_or_else(now_ns);
+        let made = || StorageId::new(created.unsigned_abs() / 1_000_000, random_10());
+        let id = new.id.unwrap_or_else(made);
         let folder = self.registry.folder().join(id.to_string());
         let Services {
             io_thread,
@@ -441,6 +451,57 @@ impl Storages {
         crate::fault_point!(async "delete.removed");
         self.registry.forget_key(id);
         synced.map_err(StorageError::io("sync", root))
+    }
+
+    /// Takes a storage out of use without deleting it, because another node has it instead: its
+    /// folder is moved to the folder of superseded storages, and nothing reads it any more. Returns
+    /// where it is.
+    ///
+    /// # Errors
+    /// When there is no such storage, or its folder cannot be moved; then it is still there.
+    pub async fn set_aside(&self, id: StorageId) -> Result<PathBuf, StorageError> {
+        let storage = self.registry.known(id)?;
+        storage.mark_set_aside().await?;
+        self.registry.remove(&storage)?;
+        storage.cancel_jobs();
+        let adopting = storage.readiness.adopting.lock().await;
+        let root = self.services.config.data_dir.join(SUPERSEDED_FOLDER);
+        let to = root.join(format!("{id}.{}", now_ns()));
+        removals::done(&storage.folder).await;
+        let make = root.clone();
+        let made = self.blocking.run(Cause::Manage, move || {
+            std::fs::create_dir_all(&make).map_err(StorageError::io("create", make))
+        });
+        let moved = match made.await {
+            Ok(()) => self.move_away(&storage, to.clone()).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = moved {
+            storage.is_deleted.store(false, Ordering::SeqCst);
+            self.registry.insert(Arc::clone(&storage), None);
+            return Err(error);
+        }
+        forget_folder(&storage.folder);
+        storage.readiness.progress.cancel();
+        storage.readiness.set_ready();
+        drop(adopting);
+        self.services.droppable.close(&storage.lane);
+        self.services.droppable.forget(id);
+        let io_thread = &self.services.io_thread;
+        let data = self.services.config.data_dir.clone();
+        for folder in [data, root, self.registry.folder().to_owned()] {
+            let synced = io_thread.sync_folder(folder.clone()).await;
+            synced.map_err(StorageError::io("sync", folder))?;
+        }
+        let catalog = Arc::clone(&self.services.catalog);
+        self.blocking
+            .run(Cause::Manage, move || {
+                catalog.forget(id);
+                Ok(())
+            })
+            .await?;
+        self.registry.forget_key(id);
+        Ok(to)
     }
 
     /// Gives the folder of a storage another name. Its writer does so when nothing is in flight,

@@ -151,6 +151,9 @@ impl Writer {
             }
         }
         self.is_at_batch_end = appended.log.is_some();
+        if let (Some(replica), Some(spec)) = (self.services.replica.get(), self.leaves.get(&leaf)) {
+            replica.written(self.storage.id, leaf, &spec.header.path);
+        }
         let mut raw_bytes: u64 = 0;
         let mut stored_bytes: u64 = 0;
         for (header, &offset) in pairs() {

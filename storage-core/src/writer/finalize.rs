@@ -8,10 +8,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use storage_format::{
-    AgentId, Codec, DataFileId, LeafType,
+    AgentId, Codec, DataFileId, LeafType, StorageId,
     agent_file::{AgentFile, StreamSpec},
     checksum::crc32c,
     checksum_file::ChecksumFile,
@@ -31,6 +32,8 @@ use crate::{
     tree::IndexTree,
 };
 
+/// How soon a finalization that waits for the replica notices that it is cancelled.
+const CANCELLED_WITHIN: Duration = Duration::from_millis(50);
 /// The attribute of an agent of which only the packets are known, and its value.
 const UNKNOWN: &str = "unknown";
 const WHY_UNKNOWN: &str = "it was deleted before the storage was finalized";
@@ -137,6 +140,7 @@ impl Writer {
         let tree = arranged.as_ref().map(|arranged| &arranged.tree);
         let seal = self.write_seal(&files, tree, finalized, progress).await?;
         files.extend(seal);
+        close_replica(&self.services, self.storage.id, progress).await?;
         // From here on it is too late to cancel.
         progress.check()?;
         let published = self.publish(files, totals, finalized).await?;
@@ -473,6 +477,25 @@ async fn read_checksums(
                 "a data file cannot be read now for its checksums; verify the storage"
             );
             Ok(None)
+        }
+    }
+}
+
+/// Waits until the replica has all packets, and takes no more: another node may have the storage
+/// instead, and then it is not finalized here.
+async fn close_replica(
+    services: &Services,
+    id: StorageId,
+    progress: &Progress,
+) -> Result<(), StorageError> {
+    let Some(replica) = services.replica.get() else {
+        return Ok(());
+    };
+    let mut closed = replica.close(id);
+    loop {
+        match tokio::time::timeout(CANCELLED_WITHIN, &mut closed).await {
+            Ok(closed) => return closed,
+            Err(_) => progress.check()?,
         }
     }
 }

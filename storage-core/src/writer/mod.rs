@@ -65,6 +65,7 @@ use crate::{
     live_index::LiveIndex,
     panic::panic_message,
     removals,
+    replica::ReplicaSlot,
     serializer::{SerializedFrames, SerializerPool},
     space::Space,
     storage::Storage,
@@ -89,6 +90,8 @@ pub(crate) struct Services {
     pub(crate) droppable: Arc<Droppable>,
     pub(crate) live_index: Arc<LiveIndex>,
     pub(crate) missing_checksums: Arc<MissingChecksums>,
+    /// Where packets must be, too, before they are acknowledged.
+    pub(crate) replica: ReplicaSlot,
     /// The turns of storages whose index parts are merged.
     pub(crate) merges: Arc<Semaphore>,
     /// The turns of storages of which full files are arranged.
