@@ -91,6 +91,7 @@ mod span_limits;
 mod splits;
 mod standing_recording;
 mod tables;
+mod takeover;
 mod temporary_files;
 mod terminals;
 mod time_limits;

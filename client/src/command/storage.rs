@@ -1,3 +1,4 @@
+mod adopt;
 mod archive;
 mod copy;
 mod jobs;
@@ -93,6 +94,10 @@ enum Action {
     Share(share::Share),
     /// Show where a storage is in the object store, or upload, evict, fetch or verify it there
     Tier(tier::Tier),
+    /// Take over a storage whose node is gone: this server writes it from now on
+    ///
+    /// With object_store.durability = "object" every acknowledged packet is there.
+    Adopt(adopt::Adopt),
     /// List jobs of the server, or cancel one
     Jobs(jobs::Jobs),
 }
@@ -199,6 +204,7 @@ impl Storage {
                 Action::Copy(copy) => copy.run(context, &client).await,
                 Action::Share(share) => share.run(context, &client).await,
                 Action::Tier(tier) => tier.run(context, &client).await,
+                Action::Adopt(adopt) => adopt.run(context, &client).await,
                 Action::Jobs(jobs) => jobs.run(context, &client).await,
             }
         })

@@ -48,7 +48,7 @@ pub use shares::{CreatedShare, NewShare, Share};
 pub use storages::{
     Damage, Missing, NewStorage, RepairResult, Storage, StorageFilter, VerifyReport,
 };
-pub use tiers::{Node, Nodes, Tier};
+pub use tiers::{Adopted, Node, Nodes, Tier};
 pub use tls::TlsFiles;
 pub use tokens::{CreatedToken, NewToken, Token};
 

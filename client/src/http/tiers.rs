@@ -55,7 +55,24 @@ pub struct Nodes {
     pub nodes: Vec<Node>,
 }
 
+/// What became of a takeover.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Adopted {
+    /// `here`, `sealed`, `written` or `finalized`.
+    pub state: String,
+    /// Packets that were read from the chain of the storage.
+    pub packets: u64,
+}
+
 impl Client {
+    /// Begins to make the server the writer of a storage whose node is gone.
+    pub async fn adopt_storage(&self, id: Uuid, force: bool) -> Result<Job, ClientError> {
+        let url = self.server().api(&["storages", &id.to_string(), "adopt"]);
+        let call = Call::new(Method::POST, url).json(&json!({ "force": force }));
+        self.json(call.header("prefer", "respond-async".to_owned()))
+            .await
+    }
+
     /// Begins to upload, evict, fetch or verify a storage in the object store.
     pub async fn tier_storage(&self, id: Uuid, action: &str) -> Result<Job, ClientError> {
         let url = self.server().api(&["storages", &id.to_string(), "tier"]);

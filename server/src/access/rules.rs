@@ -117,6 +117,7 @@ pub(super) const RULES: &[Rule] = rules! {
     HEAD "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/packets" Push Nothing;
     POST "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/packets" Push Nothing;
     PUT "/api/v1/storages/{id}/agents/{agent}/streams/{stream}/provenance" Push Nothing;
+    POST "/api/v1/storages/{id}/adopt" Operate Nothing;
     POST "/api/v1/storages/{id}/copy" Operate Everything;
     GET "/api/v1/storages/{id}/descriptors" Read Nothing;
     GET "/api/v1/storages/{id}/export" Read Nothing;

@@ -104,6 +104,7 @@ const LIMITS: &[(&str, &str, i64, i64)] = &[
     ("storage", "disk_stop_free_bytes", 0, PIB),
     ("storage", "disk_stop_free_percent", 0, 100),
     ("storage", "disk_resume_free_percent", 0, 100),
+    ("object_store", "append_interval_ms", 0, 60_000),
     ("object_store", "evict_after_seconds", 0, 100 * YEAR_SECONDS),
     ("object_store", "local_bytes_max", 0, PIB),
     ("object_store", "cache_bytes_max", 0, PIB),

@@ -27,7 +27,7 @@ pub(crate) use access::{AccessConfig, Network, TOKENS_FILE, name_and_role};
 pub(crate) use audit::AuditConfig;
 pub use layers::{ConfigError, ConfigErrors, Overrides};
 pub(crate) use list::items;
-pub(crate) use object_store::ObjectStoreConfig;
+pub(crate) use object_store::{Durability, ObjectStoreConfig};
 pub(crate) use otlp::OtlpListen;
 pub(crate) use query::QueryConfig;
 pub(crate) use retention::RetentionConfig;

@@ -7,6 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::invalid::InvalidSetting;
 
+/// The largest packet that a record of a chain has room for.
+const CHAINED_BYTES_MAX: u64 = 64 << 20;
+
+/// When a packet is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Durability {
+    /// When it is on the disk.
+    #[default]
+    Local,
+    /// When it is in the object store, too.
+    Object,
+}
+
 /// Section `[object_store]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -23,6 +37,12 @@ pub struct ObjectStoreConfig {
     pub node: String,
     /// URL under which clients and other nodes reach this one; empty: from `http.listen`.
     pub node_url: String,
+    /// `local`: a packet is acknowledged when it is on the disk of this node. `object`: when it is in
+    /// the object store as well, so that it survives the node.
+    pub durability: Durability,
+    /// Time between two records of packets of a storage with `durability = "object"`, unless 8 MiB
+    /// wait.
+    pub append_interval_ms: u64,
     /// Only storages with this label are uploaded; empty: all.
     pub upload_label: String,
     /// The events of storages with this label are in Delta Lake tables of the store; empty: none.
@@ -52,6 +72,8 @@ impl Default for ObjectStoreConfig {
             credentials_file: String::new(),
             node: String::new(),
             node_url: String::new(),
+            durability: Durability::Local,
+            append_interval_ms: 250,
             upload_label: String::new(),
             table_label: String::new(),
             evict_after_seconds: 0,
@@ -71,8 +93,8 @@ impl ObjectStoreConfig {
         !self.url.is_empty()
     }
 
-    /// The settings that contradict each other.
-    pub(super) fn invalid(&self) -> Option<InvalidSetting> {
+    /// The settings that contradict each other; packets may have up to `packet_bytes_max`.
+    pub(super) fn invalid(&self, packet_bytes_max: u64) -> Option<InvalidSetting> {
         let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
         let (key, what, remedy) = if self.is_on() && !self.url.starts_with("s3://") {
             (
@@ -91,6 +113,18 @@ impl ObjectStoreConfig {
                 "node_url",
                 format!("is {:?}, which is not a URL", self.node_url),
                 "set it to http://HOST:PORT or https://HOST",
+            )
+        } else if self.durability == Durability::Object && !self.is_on() {
+            (
+                "durability",
+                "is object, and there is no object store".to_owned(),
+                "set object_store.url, or durability to local",
+            )
+        } else if self.durability == Durability::Object && packet_bytes_max > CHAINED_BYTES_MAX {
+            (
+                "durability",
+                format!("is object, and ingest.packet_bytes_max is {packet_bytes_max}"),
+                "set ingest.packet_bytes_max to 67108864 (64 MiB) or less",
             )
         } else {
             return None;

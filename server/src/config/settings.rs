@@ -519,7 +519,7 @@ impl Config {
         }
         all.extend(tls);
         all.extend(self.seal.invalid());
-        all.extend(self.object_store.invalid());
+        all.extend(self.object_store.invalid(self.ingest.packet_bytes_max));
         all
     }
 }

@@ -44,7 +44,13 @@ pub(super) async fn pass(
             let checked = media_types::check(&checks.media_types, &request)
                 .and_then(|()| parameters::check(&checks.parameters, &request));
             match checked {
-                Ok(()) => match tier::locate(&checks.app, &request.uri().clone()).await {
+                Ok(()) => match tier::locate(
+                    &checks.app,
+                    &request.method().clone(),
+                    &request.uri().clone(),
+                )
+                .await
+                {
                     Located::Here => next.run(request).await,
                     Located::Elsewhere(answer) => *answer,
                 },

@@ -1,6 +1,7 @@
 //! All routes of the server. Handlers are thin: they read the request, call the engine, and build
 //! the response.
 
+mod adopt;
 mod agents;
 mod archives;
 mod changes;
@@ -147,6 +148,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(view::of_api))
         .routes(routes!(verify::verify))
         .routes(routes!(tier::change))
+        .routes(routes!(adopt::adopt))
         .routes(routes!(tier::nodes))
         .routes(routes!(io_trace::start))
         .routes(routes!(io_trace::stop))

@@ -76,6 +76,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("get", "/storage/{id}/references.json"),
     ("get", "/storage/{id}/view/{window}"),
     ("get", "/api/v1/nodes"),
+    ("post", "/api/v1/storages/{id}/adopt"),
     ("post", "/api/v1/storages/{id}/tier"),
     ("get", "/api/v1/retention"),
     ("get", "/docs"),

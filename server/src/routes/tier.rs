@@ -211,7 +211,7 @@ fn refused_upload(error: UploadError) -> Problem {
     }
 }
 
-fn store_failed(detail: String) -> Problem {
+pub(super) fn store_failed(detail: String) -> Problem {
     Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "object_store_unavailable",
@@ -223,7 +223,7 @@ fn store_failed(detail: String) -> Problem {
     .retry_after(1)
 }
 
-fn no_store() -> Problem {
+pub(super) fn no_store() -> Problem {
     Problem::new(
         StatusCode::CONFLICT,
         "no_object_store",

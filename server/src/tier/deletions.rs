@@ -80,6 +80,12 @@ pub(crate) async fn forget_everywhere(
         change(app, tier, forget).await?;
     }
     drop(deleting);
+    if let Some(chains) = tier.chains() {
+        // Its task would go on appending.
+        if deleted.is_ok() {
+            chains.forget(id);
+        }
+    }
     tier.wake();
     deleted
 }

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, Uri, header};
+use http::{HeaderValue, Method, StatusCode, Uri, header};
+use storage_core::StorageInfo;
 use storage_format::StorageId;
+use storage_format::storage_file::StorageState;
 
 use super::nodes::Writer;
-use super::{Tier, adopting};
+use super::{Tier, adopting, takeover};
 use crate::app_state::AppState;
+use crate::error::problem;
 use crate::problem::Problem;
 
 /// How long a storage that was nowhere is not looked for again.
@@ -34,14 +37,19 @@ fn storage_in(path: &str) -> Option<StorageId> {
 }
 
 /// Finds the storage of a request that has been admitted; serves it from the store if it is there.
-pub(crate) async fn locate(app: &Arc<AppState>, uri: &Uri) -> Located {
+pub(crate) async fn locate(app: &Arc<AppState>, method: &Method, uri: &Uri) -> Located {
     let Some(tier) = &app.tier else {
         return Located::Here;
     };
     let Some(id) = storage_in(uri.path()) else {
         return Located::Here;
     };
-    if app.engine.storages().get(id).is_ok() || tier.is_unknown(id) {
+    let is_push = *method == Method::POST && uri.path().ends_with("/packets");
+    if let Ok(info) = app.engine.storages().get(id) {
+        return here(tier, &info, is_push).await;
+    }
+    // A takeover looks for itself who has the storage.
+    if tier.is_unknown(id) || uri.path().ends_with("/adopt") {
         return Located::Here;
     }
     match adopting::adopt(app, tier, id).await {
@@ -54,8 +62,20 @@ pub(crate) async fn locate(app: &Arc<AppState>, uri: &Uri) -> Located {
             let path = uri.path_and_query().map_or("/", |path| path.as_str());
             Located::Elsewhere(Box::new(redirect(&format!("{url}{path}"))))
         }
-        Ok(Writer::Gone(node)) => Located::Elsewhere(Box::new(writer_gone(&node))),
-        Ok(Writer::Nobody | Writer::This) => {
+        Ok(Writer::Gone {
+            node, is_chained, ..
+        }) => {
+            if is_chained && is_push && tier.chains().is_some() {
+                takeover::begin(app, id);
+                return Located::Elsewhere(Box::new(being_taken_over()));
+            }
+            Located::Elsewhere(Box::new(writer_gone(&node, is_chained)))
+        }
+        Ok(Writer::Lost) if tier.chains().is_some() => {
+            takeover::begin(app, id);
+            Located::Elsewhere(Box::new(being_taken_over()))
+        }
+        Ok(Writer::Nobody | Writer::This | Writer::Lost) => {
             tier.note_unknown(id);
             Located::Here
         }
@@ -76,17 +96,51 @@ fn unavailable(detail: String) -> Response {
     .into_response()
 }
 
-fn writer_gone(node: &str) -> Response {
+/// A storage of this node. With a chain, pushes wait until this node knows that it may append: what is
+/// here may be outdated. One that is made again from its chain is not complete yet.
+async fn here(tier: &Tier, info: &StorageInfo, is_push: bool) -> Located {
+    let Some(chains) = tier.chains() else {
+        return Located::Here;
+    };
+    if chains.is_rebuilding(info.id) {
+        return Located::Elsewhere(Box::new(being_taken_over()));
+    }
+    let is_written = matches!(info.state, StorageState::Open | StorageState::Recording);
+    if is_push && is_written && !chains.is_open(info.id).await {
+        let said = chains.failure();
+        let reason = said.unwrap_or_else(|| "it does not say who owns the storage".to_owned());
+        return Located::Elsewhere(Box::new(unavailable(reason)));
+    }
+    Located::Here
+}
+
+fn being_taken_over() -> Response {
+    problem("storage_taken_over")
+        .detail("this node takes the storage over at this moment")
+        .retry_after(1)
+        .into_response()
+}
+
+fn writer_gone(node: &str, is_chained: bool) -> Response {
+    let (detail, remedy) = if is_chained {
+        (
+            format!("node {node} has the storage on its disk; its packets are in the object store"),
+            "start it again, or take the storage over: POST /api/v1/storages/{id}/adopt",
+        )
+    } else {
+        (
+            format!("node {node} has the storage on its disk, and nobody else does"),
+            "start it again; GET /api/v1/nodes lists the nodes",
+        )
+    };
     Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
         "writer_gone",
         "the node that writes the storage gives no sign of life",
     )
-    .detail(format!(
-        "node {node} has the storage on its disk, and nobody else does"
-    ))
+    .detail(detail)
     .cause("the node is stopped, or cut off from the object store")
-    .remedy("start it again; GET /api/v1/nodes lists the nodes")
+    .remedy(remedy)
     .retry_after(5)
     .into_response()
 }

@@ -4,6 +4,7 @@
 //! uploads wait, storages that are here are served, and `/readyz` says so.
 
 mod adopting;
+pub(crate) mod chains;
 mod deletions;
 mod eviction;
 mod labels;
@@ -13,6 +14,7 @@ mod rounds;
 mod source;
 pub(crate) mod store;
 mod table;
+mod takeover;
 mod uploads;
 
 pub(crate) use deletions::forget_everywhere;
@@ -20,4 +22,5 @@ pub(crate) use locating::{Located, locate};
 pub(crate) use nodes::NodeDocument;
 pub(crate) use rounds::maintain;
 pub(crate) use store::{Status, Tier};
+pub(crate) use takeover::{TakenOver, TakeoverError, take_over};
 pub(crate) use uploads::{UploadError, upload};

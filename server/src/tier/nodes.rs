@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use object_tier::{Bucket, Heartbeat, LocalOwner, NodeName, Nodes as Heartbeats, TierError};
+use object_tier::{Bucket, Heartbeat, LocalOwner, NodeName, Nodes as Heartbeats, TierError, chain};
 use parking_lot::Mutex;
 use serde::Serialize;
 use storage_format::StorageId;
@@ -39,8 +39,15 @@ pub(super) enum Writer {
     This,
     /// Another node, here.
     At(String),
+    /// This node, which owns its chain and does not have it: its disk was lost.
+    Lost,
     /// Another node that gives no sign of life.
-    Gone(String),
+    Gone {
+        /// Its name.
+        node: String,
+        /// Whether the packets are in the object store.
+        is_chained: bool,
+    },
 }
 
 /// What is known of the nodes.
@@ -63,11 +70,22 @@ impl Nodes {
         }
     }
 
+    /// The name of this node.
+    pub(super) fn name(&self) -> &NodeName {
+        &self.name
+    }
+
+    /// Whether a node gave a sign of life a moment ago.
+    pub(super) fn is_live(&self, node: &NodeName) -> bool {
+        let latest = self.latest.lock();
+        latest.find(node).is_some_and(|node| !node.is_gone)
+    }
+
     /// Tells the others that this node lives, and what it writes; learns who else lives.
     pub(super) async fn give_sign(
         &self,
         (bucket, url): (&Bucket, &str),
-        written: HashSet<StorageId>,
+        (written, is_chained): (HashSet<StorageId>, bool),
         bytes_free: u64,
     ) -> Result<(), TierError> {
         let heartbeat = Heartbeat {
@@ -84,7 +102,9 @@ impl Nodes {
         *self.latest.lock() = heartbeats;
         self.claimed.lock().retain(|id| written.contains(id));
         for id in written {
-            if !self.claimed.lock().contains(&id) && self.claim((bucket, url), id).await? {
+            if !self.claimed.lock().contains(&id)
+                && self.claim((bucket, url), id, is_chained).await?
+            {
                 self.claimed.lock().insert(id);
             }
         }
@@ -96,9 +116,11 @@ impl Nodes {
         &self,
         (bucket, url): (&Bucket, &str),
         id: StorageId,
+        is_chained: bool,
     ) -> Result<bool, TierError> {
         if let Some(owner) = LocalOwner::of(bucket, id).await? {
-            if owner.node == self.name {
+            // Whoever claimed it first, the chain says who has it now.
+            if owner.node == self.name || is_chained {
                 return Ok(true);
             }
             tracing::error!(
@@ -120,18 +142,35 @@ impl Nodes {
 
     /// Where a storage is written that is not here.
     pub(super) async fn writer(&self, bucket: &Bucket, id: StorageId) -> Result<Writer, TierError> {
-        let Some(owner) = LocalOwner::of(bucket, id).await? else {
+        // Who took a storage over is in its chain; the claim stays as it was made first.
+        let (chained, claimed) =
+            tokio::try_join!(chain::last_owner(bucket, id), LocalOwner::of(bucket, id))?;
+        let claimed_url = claimed.as_ref().map(|owner| owner.url.clone());
+        let claimed = claimed.map(|owner| owner.node);
+        let is_chained = chained.is_some();
+        let is_moved = chained
+            .as_ref()
+            .is_some_and(|owner| Some(&owner.node) != claimed.as_ref());
+        let Some(node) = chained.map(|owner| owner.node).or(claimed) else {
             return Ok(Writer::Nobody);
         };
-        if owner.node == self.name {
-            return Ok(Writer::This);
+        if node == self.name {
+            return Ok(if is_chained {
+                Writer::Lost
+            } else {
+                Writer::This
+            });
         }
         let latest = self.latest.lock();
-        Ok(match latest.find(&owner.node) {
-            Some(node) if node.is_gone => Writer::Gone(owner.node.to_string()),
+        let url = claimed_url.filter(|_| !is_moved);
+        Ok(match (latest.find(&node), url) {
             // It may have another address since.
-            Some(node) => Writer::At(node.heartbeat.url.clone()),
-            None => Writer::At(owner.url),
+            (Some(found), _) if !found.is_gone => Writer::At(found.heartbeat.url.clone()),
+            (None, Some(url)) => Writer::At(url),
+            (Some(_), _) | (None, None) => Writer::Gone {
+                node: node.to_string(),
+                is_chained,
+            },
         })
     }
 

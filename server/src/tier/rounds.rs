@@ -13,7 +13,7 @@ use storage_format::storage_file::StorageState;
 use tokio::sync::watch;
 
 use super::uploads::{UploadError, is_complete, upload, wanted};
-use super::{Tier, adopting, deletions, eviction, labels, table};
+use super::{Tier, adopting, deletions, eviction, labels, table, takeover};
 use crate::app_state::AppState;
 use crate::clock;
 use crate::connection::Stage;
@@ -71,7 +71,15 @@ async fn signs(app: &AppState, tier: &Tier) {
     loop {
         let free = app.engine.counters().disk_free_bytes.get();
         let place = (&tier.bucket, tier.url.as_str());
-        let given = tier.nodes.give_sign(place, written(app), free).await;
+        let (written, is_chained) = (written(app), tier.chains().is_some());
+        if let Some(chains) = tier.chains() {
+            // What was lost, or written elsewhere, while the server was down is found now.
+            written.iter().for_each(|&id| chains.begin(id));
+        }
+        let given = tier
+            .nodes
+            .give_sign(place, (written, is_chained), free)
+            .await;
         tier.note("sign of life", given);
         pace.next().await;
     }
@@ -82,6 +90,7 @@ async fn news(app: &Arc<AppState>, tier: &Tier) {
     let (mut pace, mut from) = (Pace::of(tier), None);
     loop {
         let done = async {
+            takeover::replace_outdated(app, tier).await?;
             deletions::complete(app, tier).await?;
             publish_labels(app, tier).await?;
             look_for_news(app, tier, &mut from).await

@@ -1,8 +1,8 @@
 //! The object store, as a node uses it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use object_tier::{Bucket, NodeName, Reader, Requests, TierError};
 use parking_lot::Mutex;
@@ -10,9 +10,10 @@ use storage_core::Engine;
 use storage_format::StorageId;
 use tokio::sync::watch;
 
+use super::chains::{ChainReplica, Chains, Pace};
 use super::nodes::{self, NodeDocument};
 use super::source;
-use crate::config::{Config, ObjectStoreConfig};
+use crate::config::{Config, Durability, ObjectStoreConfig};
 
 /// The object store, as this node uses it.
 pub(crate) struct Tier {
@@ -32,6 +33,8 @@ pub(crate) struct Tier {
     pub(super) adopting: tokio::sync::Mutex<()>,
     /// One upload at a time: it is parallel in itself, and has a journal.
     pub(super) uploading: tokio::sync::Mutex<()>,
+    /// Storages that are taken over at this moment.
+    pub(super) taking: Mutex<HashSet<StorageId>>,
     /// Storages that are deleted at this moment.
     pub(super) being_deleted: Mutex<HashSet<StorageId>>,
     /// Storages of the store that could not be served, and since when they are not tried again.
@@ -41,6 +44,8 @@ pub(crate) struct Tier {
     /// The document of deletions is changed by one at a time.
     pub(super) deleting: tokio::sync::Mutex<()>,
     pub(super) nodes: nodes::Nodes,
+    /// With `durability = "object"`, since the engine is there.
+    pub(super) chains: OnceLock<Arc<Chains>>,
     /// Counts the reasons to begin the next rounds now.
     pub(super) wake: watch::Sender<u64>,
 }
@@ -106,11 +111,13 @@ impl Tier {
             unknown: Mutex::default(),
             adopting: tokio::sync::Mutex::default(),
             uploading: tokio::sync::Mutex::default(),
+            taking: Mutex::default(),
             being_deleted: Mutex::default(),
             refused: Mutex::default(),
             superseded: Mutex::default(),
             deleting: tokio::sync::Mutex::default(),
             nodes,
+            chains: OnceLock::new(),
             wake: watch::Sender::new(0),
         })))
     }
@@ -119,10 +126,30 @@ impl Tier {
     pub(crate) fn serve(&self, engine: &Engine) {
         let source = source::Source(self.reader.clone());
         engine.tiering().set_source(Arc::new(source));
+        if self.config.durability == Durability::Object {
+            let place = (&self.bucket, self.nodes.name());
+            let pace = Pace {
+                interval: Duration::from_millis(self.config.append_interval_ms),
+                patience: Duration::from_secs(self.config.request_seconds),
+            };
+            let chains = Chains::new(place, engine, pace, self.wake.clone());
+            engine.set_replica(Arc::new(ChainReplica(Arc::clone(&chains))));
+            // There is one engine.
+            let _ = self.chains.set(chains);
+        }
+    }
+
+    /// The chains of the storages that are written here, if they have any.
+    pub(crate) fn chains(&self) -> Option<&Arc<Chains>> {
+        self.chains.get()
     }
 
     pub(crate) fn status(&self) -> Status {
-        self.status.lock().clone()
+        let mut status = self.status.lock().clone();
+        if let Some(failure) = self.chains().and_then(|chains| chains.failure()) {
+            status.failures.insert("packets", failure);
+        }
+        status
     }
 
     /// What was asked of the store.

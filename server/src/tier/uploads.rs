@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use object_tier::{LocalFile, Seal, TierError, Upload, Uploaded};
+use object_tier::{LocalFile, Seal, TierError, Upload, Uploaded, chain};
 use storage_core::{LabelFilter, Progress, StorageError, StorageFilter, StorageInfo, TierPart};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -68,6 +68,12 @@ pub(crate) async fn upload(
     if app.engine.tiering().info(id)?.is_some() {
         return Ok(());
     }
+    if let Some(owner) = chain::last_owner(&tier.bucket, id).await?
+        && owner.node != *tier.nodes.name()
+    {
+        tier.superseded.lock().insert(id);
+        return Err(UploadError::Superseded(id, owner.node.to_string()));
+    }
     let parts = app.engine.tiering().parts(id).await?;
     progress.begin(parts.large.iter().map(|part| part.length).sum());
     let local = |part: TierPart| LocalFile {
@@ -105,7 +111,25 @@ pub(crate) async fn upload(
     // A journal that stays is read by the next upload, and there is none.
     let _ = tokio::fs::remove_file(journal).await;
     tracing::info!(storage = %id, name = info.name, "the storage is in the object store");
+    forget_packets(tier, id).await;
     Ok(())
+}
+
+/// Removes the packets of a sealed storage from its chain, if it has one.
+pub(super) async fn forget_packets(tier: &Tier, id: StorageId) {
+    if let Some(chains) = tier.chains() {
+        chains.forget(id);
+    }
+    match chain::collect(&tier.bucket, id).await {
+        Ok(collected) if collected.removed > 0 => tracing::info!(
+            storage = %id, records = collected.removed, bytes = collected.bytes,
+            "the packets of a sealed storage are removed from its chain"
+        ),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(
+            %error, storage = %id, "the chain of a sealed storage keeps its packets for now"
+        ),
+    }
 }
 
 /// What a node knows of a seal. The checksums of granules begin at `sums_at` of the heads.

@@ -109,6 +109,7 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("get", "/api/v1/storages/{id}/shares", "oO"),
     ("post", "/api/v1/storages/{id}/shares", "oO"),
     ("delete", "/api/v1/storages/{id}/shares/{share}", "oO"),
+    ("post", "/api/v1/storages/{id}/adopt", "oO"),
     ("post", "/api/v1/storages/{id}/tier", "oO"),
     ("post", "/api/v1/storages/{id}/verify", "roRO"),
     ("get", "/api/v1/storages/{id}/view/{window}", "roROs"),

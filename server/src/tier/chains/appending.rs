@@ -1,0 +1,158 @@
+//! The task that appends to the chain of one storage.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use object_tier::TierError;
+use object_tier::chain::Chain;
+use storage_core::StorageError;
+
+use super::gathering::{Gathered, Told};
+use super::opening::{Opened, Refused, open};
+use super::storage_chain::{Ending, StorageChain};
+use super::{Chains, Outdated};
+
+/// The first pause after a failure; each is twice the one before.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// A pause after a failure.
+struct Pause(Duration);
+
+impl Pause {
+    fn new() -> Self {
+        Self(PAUSE_MIN)
+    }
+
+    async fn wait(&mut self) {
+        tokio::time::sleep(self.0).await;
+        self.0 = self.0.saturating_mul(2).min(PAUSE_MAX);
+    }
+}
+
+/// Appends what is new, until the chain is closed or belongs to another node.
+pub(super) async fn run(chains: Arc<Chains>, of: Arc<StorageChain>, taken: Option<Chain>) {
+    let ending = match taken {
+        Some(chain) => append_all(&chains, &of, chain).await,
+        None => match take(&chains, &of).await {
+            Ok(Some(chain)) => append_all(&chains, &of, chain).await,
+            Ok(None) => return of.close(),
+            Err(ending) => Some(ending),
+        },
+    };
+    let Some(ending) = ending else {
+        return of.close();
+    };
+    let outdated = match &ending {
+        Ending::Superseded(reason) => Some((false, reason)),
+        Ending::Lacking(reason) => Some((true, reason)),
+        Ending::Deleted => None,
+    };
+    if let Some((is_owned, reason)) = outdated {
+        let (id, reason) = (of.id, reason.clone());
+        chains.note_outdated(Outdated {
+            id,
+            is_owned,
+            reason,
+        });
+    }
+    of.end(ending);
+}
+
+/// Takes the storage over, however long that takes; nothing if its chain is closed.
+async fn take(chains: &Chains, of: &StorageChain) -> Result<Option<Chain>, Ending> {
+    let mut pause = Pause::new();
+    loop {
+        match open(chains, of).await {
+            Ok(Opened::Chain(chain)) => {
+                chains.note(None);
+                return Ok(Some(*chain));
+            }
+            Ok(Opened::Closed) => return Ok(None),
+            Err(Refused::Ended(ending)) => return Err(ending),
+            Err(Refused::Later(reason)) => {
+                chains.note(Some(reason));
+                pause.wait().await;
+            }
+        }
+    }
+}
+
+/// Appends until the chain is closed; otherwise returns why it ended.
+async fn append_all(chains: &Chains, of: &StorageChain, mut chain: Chain) -> Option<Ending> {
+    let (mut told, mut pause) = (Told::default(), Pause::new());
+    loop {
+        of.work().await;
+        let begun = Instant::now();
+        let gathered = match told.gather(&chains.engine, of).await {
+            Ok(gathered) => gathered,
+            Err(StorageError::StorageNotFound(_)) => return Some(Ending::Deleted),
+            Err(error) => {
+                tracing::error!(
+                    %error, storage = %of.id,
+                    "packets cannot be read for the object store; they are not acknowledged"
+                );
+                pause.wait().await;
+                continue;
+            }
+        };
+        pause = Pause::new();
+        let placed = if gathered.packets > 0 {
+            append(chains, (of, &mut chain), &gathered).await
+        } else if of.is_closing() {
+            match settled(chains, of, &mut chain, None).await {
+                Ok(()) => return None,
+                Err(ending) => Err(ending),
+            }
+        } else {
+            continue;
+        };
+        if let Err(ending) = placed {
+            return Some(ending);
+        }
+        if !gathered.is_full() && !of.is_closing() {
+            let rest = chains.pace.interval.saturating_sub(begun.elapsed());
+            tokio::time::sleep(rest).await;
+        }
+    }
+}
+
+async fn append(
+    chains: &Chains,
+    (of, chain): (&StorageChain, &mut Chain),
+    gathered: &Gathered,
+) -> Result<(), Ending> {
+    settled(chains, of, chain, Some(gathered)).await?;
+    chains.counts.add(gathered.packets, gathered.bytes);
+    of.reach(gathered.reached.clone());
+    Ok(())
+}
+
+/// Appends a record, or closes the chain, and sends the same again until it is known to be there.
+async fn settled(
+    chains: &Chains,
+    of: &StorageChain,
+    chain: &mut Chain,
+    gathered: Option<&Gathered>,
+) -> Result<(), Ending> {
+    let mut placed = match gathered {
+        Some(gathered) => chain.append(&gathered.pieces).await.map(drop),
+        None => chain.close().await.map(drop),
+    };
+    let mut pause = Pause::new();
+    loop {
+        match placed {
+            Ok(()) => {
+                chains.note(None);
+                return Ok(());
+            }
+            Err(TierError::Superseded { reason, .. }) => return Err(Ending::Superseded(reason)),
+            Err(error) => chains.note(Some(error.to_string())),
+        }
+        pause.wait().await;
+        if chains.engine.storages().get(of.id).is_err() {
+            return Err(Ending::Deleted);
+        }
+        placed = chain.settle().await.map(drop);
+    }
+}

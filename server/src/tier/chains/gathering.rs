@@ -1,0 +1,222 @@
+//! The next record of a chain: the packets that it does not have, and what belongs to them.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use storage_core::{Agent, Engine, PacketInfo, StorageError, StorageInfo};
+use storage_format::agent_file::AgentFile;
+use storage_format::chain_payload::{ChainSection, ChainedPacket};
+use storage_format::storage_file::{StorageState, Totals};
+use storage_format::{AgentId, LeafId, StorageId};
+
+use super::StreamKey;
+use super::storage_chain::{Grown, StorageChain};
+
+/// A record has about this many bytes when there is much to append.
+const RECORD_BYTES: u64 = 8 << 20;
+/// Packets of a stream that are looked up at once.
+const PAGE_PACKETS: usize = 256;
+
+/// The content of a record.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) pieces: Vec<Bytes>,
+    pub(super) bytes: u64,
+    pub(super) packets: u64,
+    /// The last packet of each stream in it.
+    pub(super) reached: Vec<(StreamKey, u64)>,
+    /// What does not fit any more.
+    rest: Grown,
+}
+
+impl Gathered {
+    fn has_room(&self) -> bool {
+        self.bytes < RECORD_BYTES
+    }
+
+    /// Whether more waits already.
+    pub(super) fn is_full(&self) -> bool {
+        !self.has_room()
+    }
+
+    fn add(&mut self, section: &ChainSection, damaged: &str) -> Result<(), StorageError> {
+        let before = self.pieces.len();
+        let encoded = section.encode(&mut self.pieces);
+        encoded.map_err(|error| StorageError::Invalid {
+            what: "chain record",
+            problem: format!("{damaged}: {error}"),
+        })?;
+        let added = self.pieces.iter().skip(before);
+        self.bytes += added.map(|piece| piece.len() as u64).sum::<u64>();
+        Ok(())
+    }
+}
+
+/// What the chain was told already, by this node.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    storage: Option<StorageInfo>,
+    agents: HashMap<AgentId, Arc<Agent>>,
+}
+
+impl Told {
+    /// Gathers the next record. What was taken of `chain` and is not in it is put back.
+    pub(super) async fn gather(
+        &mut self,
+        engine: &Engine,
+        chain: &StorageChain,
+    ) -> Result<Gathered, StorageError> {
+        let grown = chain.take_grown();
+        let mut gathered = Gathered::default();
+        let filled = self.fill(engine, chain, &grown, &mut gathered).await;
+        if let Err(error) = filled {
+            chain.put_back(grown);
+            return Err(error);
+        }
+        chain.put_back(std::mem::take(&mut gathered.rest));
+        Ok(gathered)
+    }
+
+    async fn fill(
+        &mut self,
+        engine: &Engine,
+        chain: &StorageChain,
+        grown: &Grown,
+        gathered: &mut Gathered,
+    ) -> Result<(), StorageError> {
+        let mut told = Self::default();
+        for (key, leaves) in grown {
+            let place = (chain.id, key, leaves);
+            let mut after = chain.last(key);
+            let is_whole = self
+                .add_stream(engine, place, &mut after, (&mut told, &mut *gathered))
+                .await?;
+            if after != chain.last(key) {
+                gathered
+                    .reached
+                    .extend(after.map(|last| (key.clone(), last)));
+            }
+            if !is_whole {
+                gathered.rest.insert(key.clone(), leaves.clone());
+            }
+        }
+        self.storage = told.storage.or(self.storage.take());
+        self.agents.extend(told.agents);
+        Ok(())
+    }
+
+    /// Adds packets of one stream; whether all of them.
+    async fn add_stream(
+        &self,
+        engine: &Engine,
+        (id, key, leaves): (StorageId, &StreamKey, &BTreeSet<LeafId>),
+        after: &mut Option<u64>,
+        (told, gathered): (&mut Self, &mut Gathered),
+    ) -> Result<bool, StorageError> {
+        let leaves: Vec<_> = leaves.iter().copied().collect();
+        let mut is_first = true;
+        while gathered.has_room() {
+            let reading = engine.reading();
+            let page = reading.stream_packets(id, leaves.clone(), *after, PAGE_PACKETS);
+            let mut page = page.await?;
+            let is_last = page.len() < PAGE_PACKETS;
+            let all = page.len();
+            page.truncate(fitting(&page, RECORD_BYTES.saturating_sub(gathered.bytes)));
+            let Some(last) = page.last().map(|packet| packet.entry.number) else {
+                return Ok(true);
+            };
+            if is_first {
+                self.introduce(engine, (id, key), (&mut *told, &mut *gathered))
+                    .await?;
+                is_first = false;
+            }
+            let is_cut = page.len() < all;
+            add_packets(engine, id, page, gathered).await?;
+            *after = Some(last);
+            if is_last && !is_cut {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Says whose packets follow, and what the storage and the agent are unless that was said.
+    async fn introduce(
+        &self,
+        engine: &Engine,
+        (id, key): (StorageId, &StreamKey),
+        (told, gathered): (&mut Self, &mut Gathered),
+    ) -> Result<(), StorageError> {
+        let info = engine.storages().get(id)?;
+        let known = told.storage.as_ref().or(self.storage.as_ref());
+        if known.is_none_or(|known| !is_described(known, &info)) {
+            let file = StorageInfo {
+                state: StorageState::Open,
+                finalized: None,
+                totals: Totals::default(),
+                files: Vec::new(),
+                ..info.clone()
+            };
+            gathered.add(&ChainSection::Storage(Box::new(file)), "the storage")?;
+            told.storage = Some(info);
+        }
+        let (agent_id, stream) = key;
+        let agent = engine.agents().get(agent_id)?;
+        let known = told.agents.get(agent_id).or(self.agents.get(agent_id));
+        if known.is_none_or(|known| **known != *agent) {
+            let file = AgentFile {
+                id: agent_id.clone(),
+                name: agent.spec.name.clone(),
+                host: agent.spec.host.clone(),
+                attributes: agent.spec.attributes.clone(),
+                streams: agent.streams.clone(),
+                metadata: engine.agents().metadata(agent_id).await?,
+            };
+            gathered.add(&ChainSection::Agent(Box::new(file)), "an agent")?;
+            told.agents.insert(agent_id.clone(), agent);
+        }
+        let section = ChainSection::Stream(agent_id.clone(), stream.clone());
+        gathered.add(&section, "a stream")
+    }
+}
+
+/// How many packets fit into `room`; at least one.
+fn fitting(page: &[PacketInfo], room: u64) -> usize {
+    let mut bytes: u64 = 0;
+    let count = page.iter().take_while(|packet| {
+        let before = bytes;
+        bytes = bytes.saturating_add(u64::from(packet.entry.stored_size));
+        before == 0 || bytes <= room
+    });
+    count.count()
+}
+
+/// Whether the description that the chain has is still right.
+fn is_described(known: &StorageInfo, info: &StorageInfo) -> bool {
+    (&known.name, &known.description, &known.labels)
+        == (&info.name, &info.description, &info.labels)
+}
+
+async fn add_packets(
+    engine: &Engine,
+    id: StorageId,
+    page: Vec<PacketInfo>,
+    gathered: &mut Gathered,
+) -> Result<(), StorageError> {
+    let payloads = engine.reading().read_stored(id, page.clone()).await?;
+    for (packet, stored) in page.into_iter().zip(payloads) {
+        let entry = packet.entry;
+        let packet = ChainedPacket {
+            position: entry.position,
+            facts: entry.facts,
+            codec: entry.codec,
+            raw_size: entry.raw_size,
+            raw_checksum: entry.raw_checksum,
+            stored,
+        };
+        gathered.add(&ChainSection::Packet(packet), "a packet")?;
+        gathered.packets += 1;
+    }
+    Ok(())
+}

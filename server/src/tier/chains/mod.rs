@@ -1,0 +1,253 @@
+//! Chains of the storages that are written here.
+//!
+//! With `durability = "object"` a packet is in the object store before it is acknowledged, so that
+//! it survives this machine. It goes to the disk first; from there the task of its storage
+//! ([`appending`]) reads what is new, in the order of each stream, and appends it to the chain of
+//! the storage (`object_tier::chain`), one record at a time. A push waits until a record has its
+//! packets. When another node has taken the storage over, the chain says so, nothing is
+//! acknowledged any more, and the copy here is set aside.
+
+mod appending;
+mod gathering;
+mod opening;
+mod rebuilding;
+mod record;
+mod storage_chain;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use object_tier::chain::Chain;
+use object_tier::{Bucket, NodeName};
+use parking_lot::Mutex;
+use storage_core::{Engine, Replica, Replicated, StorageError};
+use storage_format::data_file::LeafPath;
+use storage_format::{AgentId, LeafId, StorageId, StreamId};
+use tokio::sync::watch;
+
+pub(crate) use rebuilding::{RebuildError, rebuild};
+use storage_chain::{Ending, StorageChain};
+
+/// A stream of a storage.
+type StreamKey = (AgentId, StreamId);
+
+/// What was appended to all chains.
+#[derive(Debug, Default)]
+pub(crate) struct ChainCounts {
+    pub(crate) records: AtomicU64,
+    pub(crate) packets: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+impl ChainCounts {
+    fn add(&self, packets: u64, bytes: u64) {
+        self.records.fetch_add(1, Ordering::Relaxed);
+        self.packets.fetch_add(packets, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A storage whose copy here is of no use any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Outdated {
+    pub(crate) id: StorageId,
+    /// Whether this node still owns it, and lacks packets of its chain.
+    pub(crate) is_owned: bool,
+    pub(crate) reason: String,
+}
+
+/// How chains are appended to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// Time between the beginnings of two records of a storage, unless there is much to append.
+    pub(crate) interval: Duration,
+    /// How long a push waits for its record.
+    pub(crate) patience: Duration,
+}
+
+/// The chains of the storages that are written here.
+#[derive(Debug)]
+pub(crate) struct Chains {
+    bucket: Bucket,
+    node: NodeName,
+    engine: Engine,
+    pace: Pace,
+    chains: Mutex<HashMap<StorageId, Arc<StorageChain>>>,
+    /// Storages that are made again from their chains.
+    rebuilding: Mutex<HashSet<StorageId>>,
+    outdated: Mutex<Vec<Outdated>>,
+    /// Counts the reasons to begin the next round of the node now.
+    wake: watch::Sender<u64>,
+    /// Why the store did not do what was asked last, if it did not.
+    failure: Mutex<Option<String>>,
+    pub(crate) counts: ChainCounts,
+}
+
+impl Chains {
+    pub(crate) fn new(
+        (bucket, node): (&Bucket, &NodeName),
+        engine: &Engine,
+        pace: Pace,
+        wake: watch::Sender<u64>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            bucket: bucket.clone(),
+            node: node.clone(),
+            engine: engine.clone(),
+            pace,
+            chains: Mutex::default(),
+            rebuilding: Mutex::default(),
+            outdated: Mutex::default(),
+            wake,
+            failure: Mutex::default(),
+            counts: ChainCounts::default(),
+        })
+    }
+
+    /// The chain of a storage; its task begins with the first call.
+    pub(crate) fn begin(self: &Arc<Self>, id: StorageId) {
+        drop(self.of(id));
+    }
+
+    fn of(self: &Arc<Self>, id: StorageId) -> Arc<StorageChain> {
+        let mut chains = self.chains.lock();
+        let chain = chains.entry(id).or_insert_with(|| {
+            let chain = Arc::new(StorageChain::new(id));
+            let task = appending::run(Arc::clone(self), Arc::clone(&chain), None);
+            chain.keep(tokio::spawn(task).abort_handle());
+            chain
+        });
+        Arc::clone(chain)
+    }
+
+    /// Goes on with a chain that was taken over, of which all packets are here up to `reached`.
+    fn continue_with(
+        self: &Arc<Self>,
+        id: StorageId,
+        chain: Option<Chain>,
+        reached: HashMap<StreamKey, u64>,
+    ) {
+        let shared = Arc::new(StorageChain::new(id));
+        shared.open(reached, Vec::new());
+        match chain {
+            Some(chain) => {
+                let task = appending::run(Arc::clone(self), Arc::clone(&shared), Some(chain));
+                shared.keep(tokio::spawn(task).abort_handle());
+            }
+            None => shared.close(),
+        }
+        if let Some(before) = self.chains.lock().insert(id, shared) {
+            before.stop();
+        }
+    }
+
+    /// Whether pushes to a storage may be answered by what is here: not before its chain is open.
+    pub(crate) async fn is_open(self: &Arc<Self>, id: StorageId) -> bool {
+        !self.is_rebuilding(id) && self.of(id).opened(self.pace.patience).await
+    }
+
+    /// Whether a storage is made again from its chain at this moment.
+    pub(crate) fn is_rebuilding(&self, id: StorageId) -> bool {
+        self.rebuilding.lock().contains(&id)
+    }
+
+    /// Ends the task of a storage that is deleted, or was set aside.
+    pub(crate) fn forget(&self, id: StorageId) {
+        if let Some(chain) = self.chains.lock().remove(&id) {
+            chain.end(Ending::Deleted);
+            chain.stop();
+        }
+    }
+
+    /// Ends all tasks, because the server stops.
+    pub(crate) fn stop(&self) {
+        for (_, chain) in self.chains.lock().drain() {
+            chain.stop();
+        }
+    }
+
+    /// The storages whose copies here are of no use any more, once each.
+    pub(crate) fn take_outdated(&self) -> Vec<Outdated> {
+        std::mem::take(&mut *self.outdated.lock())
+    }
+
+    fn note_outdated(&self, outdated: Outdated) {
+        self.outdated.lock().push(outdated);
+        self.wake
+            .send_modify(|reasons| *reasons = reasons.wrapping_add(1));
+    }
+
+    /// Notes whether the store did what was asked.
+    fn note(&self, failure: Option<String>) {
+        let mut noted = self.failure.lock();
+        if let (None, Some(error)) = (&*noted, &failure) {
+            tracing::warn!(
+                error,
+                "the object store takes no packets; nothing is acknowledged until it does"
+            );
+        }
+        if noted.is_some() && failure.is_none() {
+            tracing::info!("the object store takes packets again");
+        }
+        *noted = failure;
+    }
+
+    /// Why the store does not take packets, if it does not.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+}
+
+/// The chains, as the engine sees them.
+#[derive(Debug)]
+pub(crate) struct ChainReplica(pub(crate) Arc<Chains>);
+
+impl Replica for ChainReplica {
+    fn written(&self, storage: StorageId, leaf: LeafId, path: &LeafPath) {
+        if !self.0.is_rebuilding(storage) {
+            let key = (path.agent.clone(), path.stream.clone());
+            self.0.of(storage).grow(key, leaf);
+        }
+    }
+
+    fn wait(
+        &self,
+        storage: StorageId,
+        agent: &AgentId,
+        stream: &StreamId,
+        number: u64,
+    ) -> Replicated {
+        let (chains, key) = (Arc::clone(&self.0), (agent.clone(), stream.clone()));
+        Replicated::by(async move {
+            if chains.is_rebuilding(storage) {
+                return Ok(());
+            }
+            let patience = chains.pace.patience;
+            let chain = chains.of(storage);
+            let waited = tokio::time::timeout(patience, chain.reached(&key, number)).await;
+            waited.unwrap_or_else(|_| {
+                let seconds = patience.as_secs();
+                let said = chains.failure();
+                Err(StorageError::NotReplicated {
+                    storage,
+                    reason: said.unwrap_or_else(|| {
+                        format!("the object store has not taken them within {seconds} s")
+                    }),
+                })
+            })
+        })
+    }
+
+    fn close(&self, storage: StorageId) -> Replicated {
+        let chains = Arc::clone(&self.0);
+        Replicated::by(async move {
+            if chains.is_rebuilding(storage) {
+                return Ok(());
+            }
+            let chain = chains.of(storage);
+            chain.closed().await
+        })
+    }
+}

@@ -1,0 +1,319 @@
+//! The chain of one storage, as those who wait for it and the task that appends see it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use storage_core::StorageError;
+use storage_format::{LeafId, StorageId};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+
+use super::StreamKey;
+
+/// The leaves of streams in which there may be packets that the chain does not have.
+pub(super) type Grown = BTreeMap<StreamKey, BTreeSet<LeafId>>;
+
+/// Why a chain is not appended to from here any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// Another node has the storage, or the bucket has it sealed.
+    Superseded(String),
+    /// The chain has packets that the disk has lost.
+    Lacking(String),
+    /// The storage was deleted.
+    Deleted,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stage {
+    /// Nobody knows yet whether this node may append.
+    Opening,
+    Open,
+    Closed,
+    Ended(Ending),
+}
+
+#[derive(Debug)]
+struct Shared {
+    stage: Stage,
+    grown: Grown,
+    /// The number of the last packet of each stream that the chain has.
+    reached: HashMap<StreamKey, u64>,
+    /// How many finalizations wait for the end of the chain.
+    closing: usize,
+}
+
+/// The chain of one storage.
+#[derive(Debug)]
+pub(super) struct StorageChain {
+    pub(super) id: StorageId,
+    shared: Mutex<Shared>,
+    /// Wakes the task.
+    work: Notify,
+    /// Wakes those who wait for it.
+    changed: watch::Sender<()>,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+impl StorageChain {
+    pub(super) fn new(id: StorageId) -> Self {
+        Self {
+            id,
+            shared: Mutex::new(Shared {
+                stage: Stage::Opening,
+                grown: Grown::new(),
+                reached: HashMap::new(),
+                closing: 0,
+            }),
+            work: Notify::new(),
+            changed: watch::Sender::new(()),
+            task: Mutex::default(),
+        }
+    }
+
+    pub(super) fn keep(&self, task: AbortHandle) {
+        *self.task.lock() = Some(task);
+    }
+
+    pub(super) fn stop(&self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+    }
+
+    /// Notes that a leaf has new packets.
+    pub(super) fn grow(&self, stream: StreamKey, leaf: LeafId) {
+        self.shared
+            .lock()
+            .grown
+            .entry(stream)
+            .or_default()
+            .insert(leaf);
+        self.work.notify_one();
+    }
+
+    /// Everything that has grown, to be looked at; what is left of it is noted again.
+    pub(super) fn take_grown(&self) -> Grown {
+        std::mem::take(&mut self.shared.lock().grown)
+    }
+
+    pub(super) fn put_back(&self, grown: Grown) {
+        let mut shared = self.shared.lock();
+        for (stream, leaves) in grown {
+            shared.grown.entry(stream).or_default().extend(leaves);
+        }
+    }
+
+    /// The last number of a stream that the chain has.
+    pub(super) fn last(&self, stream: &StreamKey) -> Option<u64> {
+        self.shared.lock().reached.get(stream).copied()
+    }
+
+    /// Waits for packets to append, or for a finalization that needs the end.
+    pub(super) async fn work(&self) {
+        loop {
+            let work = self.work.notified();
+            {
+                let shared = self.shared.lock();
+                if !shared.grown.is_empty() || shared.closing > 0 {
+                    return;
+                }
+            }
+            work.await;
+        }
+    }
+
+    /// Whether the chain may be closed now.
+    pub(super) fn is_closing(&self) -> bool {
+        let shared = self.shared.lock();
+        shared.closing > 0 && shared.grown.is_empty()
+    }
+
+    /// The node owns the storage; the chain has the packets up to `reached`, and `grown` may have
+    /// more.
+    pub(super) fn open(&self, reached: HashMap<StreamKey, u64>, grown: Vec<(StreamKey, LeafId)>) {
+        {
+            let mut shared = self.shared.lock();
+            shared.reached = reached;
+            for (stream, leaf) in grown {
+                shared.grown.entry(stream).or_default().insert(leaf);
+            }
+            shared.stage = Stage::Open;
+        }
+        self.tell();
+    }
+
+    /// The chain has these packets, too.
+    pub(super) fn reach(&self, reached: Vec<(StreamKey, u64)>) {
+        self.shared.lock().reached.extend(reached);
+        self.tell();
+    }
+
+    pub(super) fn close(&self) {
+        self.shared.lock().stage = Stage::Closed;
+        self.tell();
+    }
+
+    pub(super) fn end(&self, ending: Ending) {
+        self.shared.lock().stage = Stage::Ended(ending);
+        self.tell();
+    }
+
+    fn tell(&self) {
+        self.changed.send_replace(());
+    }
+
+    /// Waits until `done` has an answer.
+    async fn until<T>(&self, done: impl Fn(&Shared) -> Option<T>) -> T {
+        let mut changed = self.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            if let Some(answer) = done(&self.shared.lock()) {
+                return answer;
+            }
+            // The sender is in this chain.
+            let _ = changed.changed().await;
+        }
+    }
+
+    /// Waits until it is known whether this node may append, for some time; whether it is.
+    pub(super) async fn opened(&self, patience: Duration) -> bool {
+        let known = self.until(|shared| (shared.stage != Stage::Opening).then_some(()));
+        tokio::time::timeout(patience, known).await.is_ok()
+    }
+
+    /// Waits until the chain has a packet.
+    pub(super) async fn reached(
+        &self,
+        stream: &StreamKey,
+        number: u64,
+    ) -> Result<(), StorageError> {
+        self.until(|shared| {
+            let last = shared.reached.get(stream);
+            if last.is_some_and(|last| *last >= number) {
+                return Some(Ok(()));
+            }
+            match &shared.stage {
+                Stage::Opening | Stage::Open => None,
+                Stage::Closed => Some(Err(StorageError::NotReplicated {
+                    storage: self.id,
+                    reason: "its chain is closed: finalize the storage".to_owned(),
+                })),
+                Stage::Ended(ending) => Some(Err(self.refusal(ending))),
+            }
+        })
+        .await
+    }
+
+    /// Asks for the end of the chain, and waits for it.
+    pub(super) async fn closed(&self) -> Result<(), StorageError> {
+        let _asking = Asking::begin(self);
+        self.until(|shared| match &shared.stage {
+            Stage::Opening | Stage::Open => None,
+            Stage::Closed => Some(Ok(())),
+            Stage::Ended(ending) => Some(Err(self.refusal(ending))),
+        })
+        .await
+    }
+
+    fn refusal(&self, ending: &Ending) -> StorageError {
+        let storage = self.id;
+        match ending {
+            Ending::Superseded(reason) => StorageError::Superseded {
+                storage,
+                reason: reason.clone(),
+            },
+            Ending::Lacking(reason) => StorageError::NotReplicated {
+                storage,
+                reason: reason.clone(),
+            },
+            Ending::Deleted => StorageError::StorageNotFound(storage),
+        }
+    }
+}
+
+/// A finalization that waits; when it gives up, the chain stays open.
+struct Asking<'a>(&'a StorageChain);
+
+impl<'a> Asking<'a> {
+    fn begin(chain: &'a StorageChain) -> Self {
+        chain.shared.lock().closing += 1;
+        chain.work.notify_one();
+        Self(chain)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.shared.lock().closing -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(stream: &str) -> StreamKey {
+        ("one".parse().unwrap(), stream.parse().unwrap())
+    }
+
+    fn chain() -> StorageChain {
+        StorageChain::new(StorageId::from_bytes([1; 16]))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_push_waits_for_its_packet_and_no_other() {
+        let chain = chain();
+        let left = key("left");
+        let brief = Duration::from_millis(10);
+        for stage in ["opening", "open"] {
+            if stage == "open" {
+                chain.open(HashMap::from([(key("left"), 3)]), Vec::new());
+            }
+            let waiting = chain.reached(&left, 4);
+            assert!(tokio::time::timeout(brief, waiting).await.is_err());
+        }
+        chain.reached(&left, 3).await.unwrap();
+        let told = async {
+            tokio::time::sleep(brief).await;
+            chain.reach(vec![(key("right"), 9)]);
+            tokio::time::sleep(brief).await;
+            chain.reach(vec![(key("left"), 4)]);
+        };
+        let (waited, ()) = tokio::join!(chain.reached(&left, 4), told);
+        waited.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_acknowledged_behind_the_end() {
+        let left = key("left");
+        let closed = chain();
+        closed.open(HashMap::from([(key("left"), 3)]), Vec::new());
+        closed.close();
+        closed.reached(&left, 3).await.unwrap();
+        let refused = closed.reached(&left, 4).await.unwrap_err();
+        assert!(matches!(refused, StorageError::NotReplicated { .. }));
+        closed.closed().await.unwrap();
+
+        let superseded = chain();
+        superseded.end(Ending::Superseded("node two has it".to_owned()));
+        for refused in [
+            superseded.reached(&left, 0).await.unwrap_err(),
+            superseded.closed().await.unwrap_err(),
+        ] {
+            assert_eq!(refused.code(), "storage_taken_over");
+            assert!(refused.to_string().contains("node two"), "{refused}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_finalization_that_gives_up_leaves_the_chain_open() {
+        let chain = chain();
+        chain.open(HashMap::new(), Vec::new());
+        let brief = Duration::from_millis(10);
+        assert!(tokio::time::timeout(brief, chain.closed()).await.is_err());
+        assert!(!chain.is_closing());
+        assert!(tokio::time::timeout(brief, chain.work()).await.is_err());
+    }
+}

@@ -1,0 +1,208 @@
+//! Taking over an open storage that another node has written, or that this one has lost.
+
+use std::sync::Arc;
+
+use object_tier::chain::{Chain, Record, Takeover, last_owner};
+use object_tier::{LocalOwner, TierError, is_gone};
+use storage_core::{Progress, StorageError};
+use storage_format::StorageId;
+use thiserror::Error;
+
+use super::Tier;
+use super::adopting::{self, AdoptError};
+use super::chains::{Outdated, RebuildError, rebuild};
+use crate::app_state::AppState;
+
+/// Where a storage is after a takeover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TakenOver {
+    /// It was here before.
+    Here,
+    /// It is sealed, and served from the store.
+    Sealed,
+    /// This node writes it, and has these packets of its chain.
+    Written(u64),
+    /// Its chain was closed: it is finalized here.
+    Finalized(u64),
+}
+
+/// Why a storage is not taken over.
+#[derive(Debug, Error)]
+pub(crate) enum TakeoverError {
+    /// Without chains nothing can be taken over.
+    #[error("object_store.durability is local on this node")]
+    Off,
+    #[error("node {0} writes the storage, and lives")]
+    WriterLives(String),
+    #[error("the packets of the storage are on the disk of node {0} and nowhere else")]
+    NotChained(String),
+    /// Another node was faster.
+    #[error("{0}")]
+    Superseded(String),
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    #[error(transparent)]
+    Store(TierError),
+}
+
+impl From<TierError> for TakeoverError {
+    fn from(error: TierError) -> Self {
+        match error {
+            TierError::Superseded { reason, .. } => Self::Superseded(reason),
+            error => Self::Store(error),
+        }
+    }
+}
+
+impl From<AdoptError> for TakeoverError {
+    fn from(error: AdoptError) -> Self {
+        match error {
+            AdoptError::Storage(error) => error.into(),
+            AdoptError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<RebuildError> for TakeoverError {
+    fn from(error: RebuildError) -> Self {
+        match error {
+            RebuildError::Storage(error) => error.into(),
+            RebuildError::Store(error) => error.into(),
+        }
+    }
+}
+
+/// Takes a storage over by its chain. `is_forced` takes it also from a node that gives signs of
+/// life, and one whose packets nobody has but its node, without these packets.
+///
+/// # Errors
+/// When there is no such storage, its node lives, or the store does not answer.
+pub(crate) async fn take_over(
+    app: &Arc<AppState>,
+    tier: &Tier,
+    id: StorageId,
+    is_forced: bool,
+    progress: &Progress,
+) -> Result<TakenOver, TakeoverError> {
+    if app.engine.storages().get(id).is_ok() {
+        return Ok(TakenOver::Here);
+    }
+    if adopting::adopt(app, tier, id).await? {
+        return Ok(TakenOver::Sealed);
+    }
+    let chains = tier.chains().ok_or(TakeoverError::Off)?;
+    let turn = tier.adopting.lock().await;
+    if app.engine.storages().get(id).is_ok() {
+        return Ok(TakenOver::Here);
+    }
+    check_owner(tier, id, is_forced).await?;
+    let mut end = 0;
+    let mut bytes = 0;
+    let mut on_packets = |record: Record| {
+        end = record.number.saturating_add(1);
+        bytes += record.payload.len() as u64;
+        Ok(())
+    };
+    let taken = Chain::take_over(&tier.bucket, id, tier.nodes.name(), &mut on_packets).await?;
+    let chain = match taken {
+        Takeover::Owned(chain) => Some(chain),
+        Takeover::Closed { .. } => None,
+        Takeover::Sealed(_) => {
+            drop(turn);
+            adopting::adopt(app, tier, id).await?;
+            return Ok(TakenOver::Sealed);
+        }
+    };
+    // It may have been deleted while the chain was read.
+    if is_gone(&tier.bucket, id).await? {
+        return Err(StorageError::StorageNotFound(id).into());
+    }
+    progress.begin(bytes);
+    let is_closed = chain.is_none();
+    let packets = rebuild(chains, id, (chain, end), progress).await?;
+    tracing::info!(storage = %id, packets, is_closed, "a storage was taken over from its chain");
+    if is_closed {
+        app.engine.storages().finalize(id).await?;
+        return Ok(TakenOver::Finalized(packets));
+    }
+    Ok(TakenOver::Written(packets))
+}
+
+/// Refuses to take a storage from a node that lives, or without its packets.
+async fn check_owner(tier: &Tier, id: StorageId, is_forced: bool) -> Result<(), TakeoverError> {
+    if is_gone(&tier.bucket, id).await? {
+        return Err(StorageError::StorageNotFound(id).into());
+    }
+    let (owner, is_chained) = match last_owner(&tier.bucket, id).await? {
+        Some(owner) => (owner.node, true),
+        None => match LocalOwner::of(&tier.bucket, id).await? {
+            Some(owner) => (owner.node, false),
+            None => return Err(StorageError::StorageNotFound(id).into()),
+        },
+    };
+    if is_forced || owner == *tier.nodes.name() && is_chained {
+        return Ok(());
+    }
+    if tier.nodes.is_live(&owner) {
+        return Err(TakeoverError::WriterLives(owner.to_string()));
+    }
+    if !is_chained {
+        return Err(TakeoverError::NotChained(owner.to_string()));
+    }
+    Ok(())
+}
+
+/// Sets copies aside that are of no use any more, and makes those again of which this node still
+/// owns the chain.
+pub(super) async fn replace_outdated(app: &Arc<AppState>, tier: &Tier) -> Result<(), TierError> {
+    let Some(chains) = tier.chains() else {
+        return Ok(());
+    };
+    for Outdated {
+        id,
+        is_owned,
+        reason,
+    } in chains.take_outdated()
+    {
+        match app.engine.storages().set_aside(id).await {
+            Ok(place) => tracing::warn!(
+                storage = %id, reason, place = %place.display(),
+                "the copy of the storage here is outdated and was set aside"
+            ),
+            Err(StorageError::StorageNotFound(_)) => {}
+            Err(error) => {
+                tracing::error!(
+                    %error, storage = %id, reason,
+                    "an outdated copy of a storage cannot be set aside; the next start tries again"
+                );
+                continue;
+            }
+        }
+        chains.forget(id);
+        app.open_files.close(id);
+        app.event_files.close(id).await;
+        app.unreadable.forget(id);
+        if is_owned {
+            begin(app, id);
+        }
+    }
+    Ok(())
+}
+
+/// Takes a storage over in the background; whoever asks for it meanwhile is told to wait.
+pub(super) fn begin(app: &Arc<AppState>, id: StorageId) {
+    let Some(tier) = app.tier.clone() else {
+        return;
+    };
+    if !tier.taking.lock().insert(id) {
+        return;
+    }
+    let app = Arc::clone(app);
+    tokio::spawn(async move {
+        let taken = take_over(&app, &tier, id, false, &Progress::default()).await;
+        tier.taking.lock().remove(&id);
+        if let Err(error) = taken {
+            tracing::warn!(%error, storage = %id, "the storage is not taken over; it is tried again");
+        }
+    });
+}
