@@ -297,3 +297,29 @@ async fn a_collection_leaves_what_it_cannot_read_and_takes_what_comes_back() {
     let collected = collect(&bucket, storage()).await.unwrap();
     assert_eq!(counts(collected), (1, 2, 2));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_back_takes_nothing_from_another() {
+    let world = World::new(9);
+    let bucket = calm(&world);
+    let resume = async |name: &str| {
+        let node = NodeName::new(name).unwrap();
+        Chain::resume(&bucket, storage(), &node, &mut |_| Ok(())).await
+    };
+    let Ok(Takeover::Owned(first)) = resume("one").await else {
+        panic!("a new storage is everybody's");
+    };
+    assert_eq!(first.owner().epoch, 1);
+    let Ok(Takeover::Owned(mut again)) = resume("one").await else {
+        panic!("it is its own");
+    };
+    again.append(&[Bytes::from_static(b"a")]).await.unwrap();
+    let (_, packets) = take(&bucket, "two").await;
+    assert_eq!(packets, "a");
+    let error = resume("one").await.unwrap_err();
+    assert!(matches!(error, TierError::Superseded { .. }), "{error}");
+    assert_eq!(
+        last_owner(&bucket, storage()).await.unwrap().unwrap().epoch,
+        3
+    );
+}

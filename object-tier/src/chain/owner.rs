@@ -25,6 +25,14 @@ pub enum Takeover {
     Sealed(Bytes),
 }
 
+/// Whose storage a node takes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Anybody,
+    /// Its own, or a new one.
+    Itself,
+}
+
 /// Whether a chain may be appended to.
 #[derive(Debug, Clone)]
 enum State {
@@ -59,11 +67,33 @@ impl Chain {
         node: &NodeName,
         on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
     ) -> Result<Takeover, TierError> {
+        Self::claim(bucket, (storage, Source::Anybody), node, on_packets).await
+    }
+
+    /// As [`Self::take_over`], but not from another node: for a node that comes back.
+    ///
+    /// # Errors
+    /// As [`Self::take_over`]; `Superseded` also when the last owner is another node.
+    pub async fn resume(
+        bucket: &Bucket,
+        storage: StorageId,
+        node: &NodeName,
+        on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+    ) -> Result<Takeover, TierError> {
+        Self::claim(bucket, (storage, Source::Itself), node, on_packets).await
+    }
+
+    async fn claim(
+        bucket: &Bucket,
+        (storage, from): (StorageId, Source),
+        node: &NodeName,
+        on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+    ) -> Result<Takeover, TierError> {
         // A collected chain would only get one more `own`.
         if let Some(seal) = fetch_seal(bucket, storage).await? {
             return Ok(Takeover::Sealed(seal));
         }
-        let claimed = claim(bucket, storage, node, on_packets).await;
+        let claimed = claim(bucket, (storage, from), node, on_packets).await;
         // Again: what was read in front of our `own` may have been sealed and collected meanwhile.
         let decides = matches!(claimed, Ok(_) | Err(TierError::Damaged { .. }));
         if decides && let Some(seal) = fetch_seal(bucket, storage).await? {
@@ -142,7 +172,11 @@ impl Chain {
                 Creation::Exists(found) => {
                     let found = decode(&found, location)?;
                     if found.epoch >= self.owner.epoch {
-                        self.state = State::Superseded(superseded_by(&found));
+                        self.state = State::Superseded(superseded_by(
+                            &found.node,
+                            found.epoch,
+                            found.number,
+                        ));
                         continue;
                     }
                     // Void: written by a node that we have superseded.
@@ -190,8 +224,7 @@ fn author(owner: &Owner) -> Author<'_> {
     }
 }
 
-fn superseded_by(found: &Record) -> String {
-    let (node, epoch, number) = (&found.node, found.epoch, found.number);
+fn superseded_by(node: &NodeName, epoch: u64, number: u64) -> String {
     format!("node {node} took it over, epoch {epoch}, record {number}; push to that node")
 }
 
@@ -205,7 +238,7 @@ fn following(storage: StorageId, number: u64) -> Result<u64, TierError> {
 /// Walks to the end of the chain, and puts an `own` there.
 async fn claim(
     bucket: &Bucket,
-    storage: StorageId,
+    (storage, from): (StorageId, Source),
     node: &NodeName,
     on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
 ) -> Result<Takeover, TierError> {
@@ -219,6 +252,16 @@ async fn claim(
             && let Some(owner) = walk.sequence.owner
         {
             return Ok(Takeover::Closed { owner });
+        }
+        if from == Source::Itself
+            && let Some(last) = walk.sequence.owner.as_ref()
+            && last.node != *node
+        {
+            let (node, epoch, number) = (&last.node, last.epoch, last.number);
+            return Err(TierError::Superseded {
+                storage: storage.to_string(),
+                reason: superseded_by(node, epoch, number),
+            });
         }
         let owner = Owner {
             epoch: following(storage, walk.sequence.epoch())?,
@@ -244,7 +287,7 @@ async fn claim(
         if found.kind == RecordKind::Own && found.epoch >= owner.epoch {
             return Err(TierError::Superseded {
                 storage: storage.to_string(),
-                reason: superseded_by(&found),
+                reason: superseded_by(&found.node, found.epoch, found.number),
             });
         }
         // The owner before was faster: its record counts, and the next number is tried.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use object_tier::{
-    HEARTBEAT_INTERVAL, Hint, TierError, changed_since, collect_unnamed, hour, sealed_since,
+    GONE_AFTER, HEARTBEAT_INTERVAL, Hint, TierError, changed_since, collect_unnamed, hour,
+    sealed_since,
 };
 use storage_core::{Progress, StorageFilter};
 use storage_format::StorageId;
@@ -68,6 +69,7 @@ async fn signs(app: &AppState, tier: &Tier) {
     let mut pace = Pace::of(tier);
     // A node is gone without a sign for 30 s.
     pace.interval = pace.interval.min(HEARTBEAT_INTERVAL);
+    let mut last = Instant::now();
     loop {
         let free = app.engine.counters().disk_free_bytes.get();
         let place = (&tier.bucket, tier.url.as_str());
@@ -80,6 +82,15 @@ async fn signs(app: &AppState, tier: &Tier) {
             .nodes
             .give_sign(place, (written, is_chained), free)
             .await;
+        if given.is_ok() {
+            // Others took this node for gone, and may have its storages.
+            if last.elapsed() >= GONE_AFTER
+                && let Some(chains) = tier.chains()
+            {
+                chains.doubt_all();
+            }
+            last = Instant::now();
+        }
         tier.note("sign of life", given);
         pace.next().await;
     }

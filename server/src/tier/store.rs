@@ -35,6 +35,8 @@ pub(crate) struct Tier {
     pub(super) uploading: tokio::sync::Mutex<()>,
     /// Storages that are taken over at this moment.
     pub(super) taking: Mutex<HashSet<StorageId>>,
+    /// Outdated copies are set aside by one at a time.
+    pub(super) replacing: tokio::sync::Mutex<()>,
     /// Storages that are deleted at this moment.
     pub(super) being_deleted: Mutex<HashSet<StorageId>>,
     /// Storages of the store that could not be served, and since when they are not tried again.
@@ -112,6 +114,7 @@ impl Tier {
             adopting: tokio::sync::Mutex::default(),
             uploading: tokio::sync::Mutex::default(),
             taking: Mutex::default(),
+            replacing: tokio::sync::Mutex::default(),
             being_deleted: Mutex::default(),
             refused: Mutex::default(),
             superseded: Mutex::default(),

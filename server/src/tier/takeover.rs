@@ -13,6 +13,9 @@ use super::adopting::{self, AdoptError};
 use super::chains::{Outdated, RebuildError, rebuild};
 use crate::app_state::AppState;
 
+/// How often a takeover is tried while others take the storage as well.
+const TRIES_MAX: u32 = 8;
+
 /// Where a storage is after a takeover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TakenOver {
@@ -84,7 +87,9 @@ pub(crate) async fn take_over(
     is_forced: bool,
     progress: &Progress,
 ) -> Result<TakenOver, TakeoverError> {
-    if app.engine.storages().get(id).is_ok() {
+    forget_outdated(app, tier, id).await?;
+    let is_here = || app.engine.storages().get(id).is_ok();
+    if is_here() {
         return Ok(TakenOver::Here);
     }
     if adopting::adopt(app, tier, id).await? {
@@ -92,18 +97,13 @@ pub(crate) async fn take_over(
     }
     let chains = tier.chains().ok_or(TakeoverError::Off)?;
     let turn = tier.adopting.lock().await;
-    if app.engine.storages().get(id).is_ok() {
+    if is_here() {
         return Ok(TakenOver::Here);
     }
-    check_owner(tier, id, is_forced).await?;
-    let mut end = 0;
-    let mut bytes = 0;
-    let mut on_packets = |record: Record| {
-        end = record.number.saturating_add(1);
-        bytes += record.payload.len() as u64;
-        Ok(())
-    };
-    let taken = Chain::take_over(&tier.bucket, id, tier.nodes.name(), &mut on_packets).await?;
+    // A task of a copy that was here before must not take the storage as well.
+    chains.forget(id);
+    let is_own = check_owner(tier, id, is_forced).await?;
+    let (taken, end, bytes) = claim(tier, id, (is_own, is_forced)).await?;
     let chain = match taken {
         Takeover::Owned(chain) => Some(chain),
         Takeover::Closed { .. } => None,
@@ -128,8 +128,69 @@ pub(crate) async fn take_over(
     Ok(TakenOver::Written(packets))
 }
 
-/// Refuses to take a storage from a node that lives, or without its packets.
-async fn check_owner(tier: &Tier, id: StorageId, is_forced: bool) -> Result<(), TakeoverError> {
+/// Takes the chain over; returns it, the number behind its last packets, and their bytes.
+async fn claim(
+    tier: &Tier,
+    id: StorageId,
+    (mut is_own, is_forced): (bool, bool),
+) -> Result<(Takeover, u64, u64), TakeoverError> {
+    let (bucket, node) = (&tier.bucket, tier.nodes.name());
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let (mut end, mut bytes) = (0, 0);
+        let mut on_packets = |record: Record| {
+            end = record.number.saturating_add(1);
+            bytes += record.payload.len() as u64;
+            Ok(())
+        };
+        let taken = if is_own {
+            Chain::resume(bucket, id, node, &mut on_packets).await
+        } else {
+            Chain::take_over(bucket, id, node, &mut on_packets).await
+        };
+        match taken {
+            Ok(taken) => return Ok((taken, end, bytes)),
+            // What this node sent before, and gave up, may have arrived now.
+            Err(TierError::Superseded { reason, .. }) => {
+                let owner = last_owner(bucket, id).await?;
+                is_own = owner.is_some_and(|owner| owner.node == *node);
+                // The node before may have come back at this moment: force takes it all the same.
+                if !is_own && !is_forced || tries == TRIES_MAX {
+                    return Err(TakeoverError::Superseded(reason));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Sets a copy aside that is here and that another node has instead, whether that was noticed yet or
+/// not.
+async fn forget_outdated(
+    app: &Arc<AppState>,
+    tier: &Tier,
+    id: StorageId,
+) -> Result<(), TakeoverError> {
+    let Some(chains) = tier.chains() else {
+        return Ok(());
+    };
+    if app.engine.storages().get(id).is_err() || chains.is_rebuilding(id) {
+        return Ok(());
+    }
+    let owner = last_owner(&tier.bucket, id).await?;
+    if owner.is_some_and(|owner| owner.node != *tier.nodes.name()) {
+        chains.begin(id);
+        chains.doubt(id);
+        chains.is_open(id).await;
+    }
+    replace_outdated(app, tier).await?;
+    Ok(())
+}
+
+/// Refuses to take a storage from a node that lives, or without its packets. Returns whether this
+/// node owns it already.
+async fn check_owner(tier: &Tier, id: StorageId, is_forced: bool) -> Result<bool, TakeoverError> {
     if is_gone(&tier.bucket, id).await? {
         return Err(StorageError::StorageNotFound(id).into());
     }
@@ -140,8 +201,9 @@ async fn check_owner(tier: &Tier, id: StorageId, is_forced: bool) -> Result<(), 
             None => return Err(StorageError::StorageNotFound(id).into()),
         },
     };
-    if is_forced || owner == *tier.nodes.name() && is_chained {
-        return Ok(());
+    let is_own = owner == *tier.nodes.name() && is_chained;
+    if is_forced || is_own {
+        return Ok(is_own);
     }
     if tier.nodes.is_live(&owner) {
         return Err(TakeoverError::WriterLives(owner.to_string()));
@@ -149,7 +211,7 @@ async fn check_owner(tier: &Tier, id: StorageId, is_forced: bool) -> Result<(), 
     if !is_chained {
         return Err(TakeoverError::NotChained(owner.to_string()));
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Sets copies aside that are of no use any more, and makes those again of which this node still
@@ -158,12 +220,18 @@ pub(super) async fn replace_outdated(app: &Arc<AppState>, tier: &Tier) -> Result
     let Some(chains) = tier.chains() else {
         return Ok(());
     };
+    // Who waits for it finds them replaced.
+    let _replacing = tier.replacing.lock().await;
     for Outdated {
         id,
         is_owned,
         reason,
     } in chains.take_outdated()
     {
+        // It was made again since.
+        if !chains.is_outdated(id) {
+            continue;
+        }
         match app.engine.storages().set_aside(id).await {
             Ok(place) => tracing::warn!(
                 storage = %id, reason, place = %place.display(),

@@ -32,16 +32,9 @@ impl Pause {
 
 /// Appends what is new, until the chain is closed or belongs to another node.
 pub(super) async fn run(chains: Arc<Chains>, of: Arc<StorageChain>, taken: Option<Chain>) {
-    let ending = match taken {
-        Some(chain) => append_all(&chains, &of, chain).await,
-        None => match take(&chains, &of).await {
-            Ok(Some(chain)) => append_all(&chains, &of, chain).await,
-            Ok(None) => return of.close(),
-            Err(ending) => Some(ending),
-        },
-    };
-    let Some(ending) = ending else {
-        return of.close();
+    let ending = match append_until_the_end(&chains, &of, taken).await {
+        Ok(()) => return of.close(),
+        Err(ending) => ending,
     };
     let outdated = match &ending {
         Ending::Superseded(reason) => Some((false, reason)),
@@ -50,13 +43,41 @@ pub(super) async fn run(chains: Arc<Chains>, of: Arc<StorageChain>, taken: Optio
     };
     if let Some((is_owned, reason)) = outdated {
         let (id, reason) = (of.id, reason.clone());
+        of.end(ending);
         chains.note_outdated(Outdated {
             id,
             is_owned,
             reason,
         });
+        return;
     }
     of.end(ending);
+}
+
+/// Appends until the chain is closed.
+async fn append_until_the_end(
+    chains: &Chains,
+    of: &StorageChain,
+    mut taken: Option<Chain>,
+) -> Result<(), Ending> {
+    loop {
+        let chain = match taken.take() {
+            Some(chain) => chain,
+            None => match take(chains, of).await? {
+                Some(chain) => chain,
+                None => return Ok(()),
+            },
+        };
+        match append_all(chains, of, chain).await {
+            Ok(()) => return Ok(()),
+            // By whom? This node itself may have sent an `own` in a life before, or in a takeover
+            // that was given up, and it has arrived now. Taking the storage once more tells.
+            Err(Ending::Superseded(reason)) => {
+                tracing::info!(storage = %of.id, reason, "the chain of a storage has a newer owner");
+            }
+            Err(ending) => return Err(ending),
+        }
+    }
 }
 
 /// Takes the storage over, however long that takes; nothing if its chain is closed.
@@ -79,14 +100,14 @@ async fn take(chains: &Chains, of: &StorageChain) -> Result<Option<Chain>, Endin
 }
 
 /// Appends until the chain is closed; otherwise returns why it ended.
-async fn append_all(chains: &Chains, of: &StorageChain, mut chain: Chain) -> Option<Ending> {
+async fn append_all(chains: &Chains, of: &StorageChain, mut chain: Chain) -> Result<(), Ending> {
     let (mut told, mut pause) = (Told::default(), Pause::new());
     loop {
         of.work().await;
         let begun = Instant::now();
         let gathered = match told.gather(&chains.engine, of).await {
             Ok(gathered) => gathered,
-            Err(StorageError::StorageNotFound(_)) => return Some(Ending::Deleted),
+            Err(StorageError::StorageNotFound(_)) => return Err(Ending::Deleted),
             Err(error) => {
                 tracing::error!(
                     %error, storage = %of.id,
@@ -97,18 +118,12 @@ async fn append_all(chains: &Chains, of: &StorageChain, mut chain: Chain) -> Opt
             }
         };
         pause = Pause::new();
-        let placed = if gathered.packets > 0 {
-            append(chains, (of, &mut chain), &gathered).await
+        if gathered.packets > 0 {
+            append(chains, (of, &mut chain), &gathered).await?;
         } else if of.is_closing() {
-            match settled(chains, of, &mut chain, None).await {
-                Ok(()) => return None,
-                Err(ending) => Err(ending),
-            }
+            return settled(chains, of, &mut chain, None).await;
         } else {
             continue;
-        };
-        if let Err(ending) = placed {
-            return Some(ending);
         }
         if !gathered.is_full() && !of.is_closing() {
             let rest = chains.pace.interval.saturating_sub(begun.elapsed());

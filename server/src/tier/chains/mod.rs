@@ -106,9 +106,31 @@ impl Chains {
         })
     }
 
-    /// The chain of a storage; its task begins with the first call.
+    /// Begins the task of a storage, if there is none.
     pub(crate) fn begin(self: &Arc<Self>, id: StorageId) {
-        drop(self.of(id));
+        if !self.is_rebuilding(id) {
+            drop(self.of(id));
+        }
+    }
+
+    /// Looks again who owns the storages that are written here.
+    pub(crate) fn doubt_all(self: &Arc<Self>) {
+        let open: Vec<_> = {
+            let chains = self.chains.lock();
+            let open = chains.iter().filter(|(_, chain)| chain.is_open());
+            open.map(|(id, _)| *id).collect()
+        };
+        open.into_iter().for_each(|id| self.doubt(id));
+    }
+
+    /// Looks again who owns a storage: its task begins anew. Pushes that wait go on waiting.
+    pub(crate) fn doubt(self: &Arc<Self>, id: StorageId) {
+        if let Some(chain) = self.chains.lock().get(&id).cloned() {
+            chain.stop();
+            chain.doubt();
+            let task = appending::run(Arc::clone(self), Arc::clone(&chain), None);
+            chain.keep(tokio::spawn(task).abort_handle());
+        }
     }
 
     fn of(self: &Arc<Self>, id: StorageId) -> Arc<StorageChain> {
@@ -151,6 +173,12 @@ impl Chains {
     /// Whether a storage is made again from its chain at this moment.
     pub(crate) fn is_rebuilding(&self, id: StorageId) -> bool {
         self.rebuilding.lock().contains(&id)
+    }
+
+    /// Whether the copy of a storage that is here is still of no use.
+    pub(crate) fn is_outdated(&self, id: StorageId) -> bool {
+        let chains = self.chains.lock();
+        chains.get(&id).is_some_and(|chain| chain.has_ended())
     }
 
     /// Ends the task of a storage that is deleted, or was set aside.

@@ -86,7 +86,7 @@ pub(super) async fn open(chains: &Chains, of: &StorageChain) -> Result<Opened, R
     }
     let mut ends = Ends::new();
     let mut on_packets = |record: Record| note_ends(id, &record, &mut ends);
-    let taken = Chain::take_over(bucket, id, &chains.node, &mut on_packets).await;
+    let taken = Chain::resume(bucket, id, &chains.node, &mut on_packets).await;
     let chain = match taken {
         Ok(Takeover::Owned(chain)) => Some(chain),
         Ok(Takeover::Closed { owner }) if owner.node == chains.node => None,

@@ -144,6 +144,22 @@ impl StorageChain {
         self.tell();
     }
 
+    /// It is not known any more whether this node may append.
+    pub(super) fn doubt(&self) {
+        let mut shared = self.shared.lock();
+        if shared.stage == Stage::Open {
+            shared.stage = Stage::Opening;
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.shared.lock().stage == Stage::Open
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.shared.lock().stage, Stage::Ended(_))
+    }
+
     /// The chain has these packets, too.
     pub(super) fn reach(&self, reached: Vec<(StreamKey, u64)>) {
         self.shared.lock().reached.extend(reached);
