@@ -186,9 +186,7 @@ async fn serve_until_stopped(
     recorder.shutdown().await;
     app.io_trace.shutdown().await;
     background.end().await;
-    if let Some(chains) = app.tier.as_ref().and_then(|tier| tier.chains()) {
-        chains.stop();
-    }
+    app.stop_chains();
     engine.shutdown().await?;
     signals.abort();
     if let Some(informing) = informing {

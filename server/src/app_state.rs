@@ -126,6 +126,13 @@ impl AppState {
         })
     }
 
+    /// Ends what appends to the object store: nobody waits for it any more.
+    pub(crate) fn stop_chains(&self) {
+        if let Some(chains) = self.tier.as_ref().and_then(|tier| tier.chains()) {
+            chains.stop();
+        }
+    }
+
     /// What is needed to build the chunk indexes of this server's storages.
     pub(crate) fn index_maker(&self) -> IndexMaker {
         IndexMaker {

@@ -38,8 +38,8 @@ impl fmt::Debug for Replicated {
 
 /// A second place for the packets of all storages that are written.
 ///
-/// Packets get there from the disk, in the order of their streams, at the pace of the replica: it is
-/// told which leaves have grown, and reads them with
+/// Packets get there from the disk, in the order of their streams, at the pace of the replica: it
+/// is told which leaves have grown, and reads them with
 /// [`Reading::stream_packets`](crate::Reading::stream_packets). So it lacks nothing that a client
 /// that hung up has left, and takes no memory for packets that wait.
 pub trait Replica: fmt::Debug + Send + Sync {

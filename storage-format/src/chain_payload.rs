@@ -113,7 +113,7 @@ impl ChainSection {
 }
 
 fn whole(kind: u8, body: &[u8], pieces: &mut Vec<Bytes>) {
-    let mut bytes = BytesMut::with_capacity(SECTION_HEADER_BYTES + body.len());
+    let mut bytes = BytesMut::with_capacity(SECTION_HEADER_BYTES.saturating_add(body.len()));
     put_section_header(kind, body.len(), &mut bytes);
     bytes.put_slice(body);
     pieces.push(bytes.freeze());
@@ -129,7 +129,7 @@ fn put_section_header(kind: u8, length: usize, bytes: &mut BytesMut) {
 impl ChainedPacket {
     fn header(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(SECTION_HEADER_BYTES + PACKET_HEADER_BYTES);
-        let length = PACKET_HEADER_BYTES + self.stored.len();
+        let length = PACKET_HEADER_BYTES.saturating_add(self.stored.len());
         put_section_header(PACKET, length, &mut bytes);
         let facts = self.facts;
         let (begin, end) = facts.time_span.unwrap_or((0, 0));
@@ -229,7 +229,8 @@ impl Iterator for ChainSections {
         }
         let (at, before) = (self.offset, self.rest.len());
         let taken = self.take().map_err(|error| error.shifted(at));
-        self.offset += u64_of(before - self.rest.len());
+        let taken_bytes = before.saturating_sub(self.rest.len());
+        self.offset = self.offset.saturating_add(u64_of(taken_bytes));
         if taken.is_err() {
             self.rest = Bytes::new();
         }

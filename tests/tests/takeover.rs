@@ -91,9 +91,17 @@ fn a_node_that_is_lost_with_its_disk_loses_nothing() {
     let storage = one.api().create_storage("first");
     let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "zstd");
     push(&one, &agent, 0..20);
+    let records = || {
+        let chain = format!("cluster/s/{storage}/chain/");
+        let keys = store.keys().into_iter();
+        keys.filter(|key| key.starts_with(&chain)).count()
+    };
+    // What is changed without a packet is there soon.
+    let before = records();
     let patch = json!({ "description": "changed" });
     one.api()
         .done("PATCH", &format!("/storages/{storage}"), Some(&patch));
+    until("the description stays here", &one, || records() > before);
     push(&one, &agent, 20..21);
     one.kill();
     fs::remove_dir_all(one.data()).unwrap();
@@ -115,12 +123,7 @@ fn a_node_that_is_lost_with_its_disk_loses_nothing() {
     has_all(&two, &storage, 25);
     assert_eq!(two.api().verify(&storage), Vec::<Value>::new());
     until("its packets stay in the chain", &two, || {
-        let chain = format!("cluster/s/{storage}/chain/");
-        let records = store
-            .keys()
-            .into_iter()
-            .filter(|key| key.starts_with(&chain));
-        two.api().storage(&storage)["tier"]["state"] == "uploaded" && records.count() == 3
+        two.api().storage(&storage)["tier"]["state"] == "uploaded" && records() == 3
     });
 
     // The name of the lost node, on an empty disk: it serves what is sealed.

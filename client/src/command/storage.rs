@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{CommandError, Context, Exit};
 use crate::clock;
-use crate::http::{NewStorage, StorageFilter};
+use crate::http::{Client, NewStorage, StorageFilter};
 use crate::mount::verify_folder;
 use label::type_and_value;
 use print::{print_details, print_list, print_storage, print_verified};
@@ -179,14 +179,7 @@ impl Storage {
                 Action::Delete {
                     storages,
                     without_labels,
-                } => {
-                    for text in storages {
-                        let id = client.find_storage(&text).await?.id;
-                        client.delete_storage(id, without_labels).await?;
-                        context.print(&json!({ "deleted": id }), || format!("{id} deleted"))?;
-                    }
-                    Ok(Exit::Done)
-                }
+                } => delete(context, &client, (storages, without_labels)).await,
                 Action::Verify(VerifyArg { dir: Some(dir), .. }) => {
                     let report = serde_json::to_value(verify_folder(&dir)?);
                     print_verified(context, report.unwrap_or_default())
@@ -209,4 +202,17 @@ impl Storage {
             }
         })
     }
+}
+
+async fn delete(
+    context: &Context,
+    client: &Client,
+    (storages, without_labels): (Vec<String>, bool),
+) -> Result<Exit, CommandError> {
+    for text in storages {
+        let id = client.find_storage(&text).await?.id;
+        client.delete_storage(id, without_labels).await?;
+        context.print(&json!({ "deleted": id }), || format!("{id} deleted"))?;
+    }
+    Ok(Exit::Done)
 }

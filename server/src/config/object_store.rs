@@ -37,8 +37,8 @@ pub struct ObjectStoreConfig {
     pub node: String,
     /// URL under which clients and other nodes reach this one; empty: from `http.listen`.
     pub node_url: String,
-    /// `local`: a packet is acknowledged when it is on the disk of this node. `object`: when it is in
-    /// the object store as well, so that it survives the node.
+    /// `local`: a packet is acknowledged when it is on the disk of this node. `object`: when it is
+    /// in the object store as well, so that it survives the node.
     pub durability: Durability,
     /// Time between two records of packets of a storage with `durability = "object"`, unless 8 MiB
     /// wait.

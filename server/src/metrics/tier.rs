@@ -7,10 +7,12 @@ use object_tier::Requests;
 use storage_core::CachedBytes;
 
 use crate::tier::Status;
+use crate::tier::chains::ChainCounts;
 
 /// Appends what was asked of the store, and what of it is here.
 pub(crate) fn render_tier(
     (requests, cached, status): (&Requests, &CachedBytes, &Status),
+    chains: Option<&ChainCounts>,
     text: &mut Vec<u8>,
 ) {
     let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -32,6 +34,27 @@ pub(crate) fn render_tier(
         );
     }
     counters(requests, cached, &mut all);
+    if let Some(chains) = chains {
+        for (name, help, value) in [
+            (
+                "chain_records_total",
+                "Records that were appended to chains of open storages.",
+                of(&chains.records),
+            ),
+            (
+                "chain_packets_total",
+                "Packets in these records.",
+                of(&chains.packets),
+            ),
+            (
+                "chain_bytes_total",
+                "Bytes of these records.",
+                of(&chains.bytes),
+            ),
+        ] {
+            metric(&mut all, (name, help, "counter"), value);
+        }
+    }
     let gauges = [
         (
             "cached_bytes",

@@ -231,7 +231,8 @@ pub(super) async fn metrics(State(app): State<Arc<AppState>>) -> Response {
     crate::metrics::render_recorder(&app.recorder, &mut text);
     if let Some(tier) = &app.tier {
         let (cached, status) = (app.engine.tiering().cached(), tier.status());
-        crate::metrics::render_tier((tier.requests(), &cached, &status), &mut text);
+        let chains = tier.chains().map(|chains| &chains.counts);
+        crate::metrics::render_tier((tier.requests(), &cached, &status), chains, &mut text);
     }
     crate::metrics::render_io_trace(&app.io_trace.status(), &mut text);
     (

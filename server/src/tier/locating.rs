@@ -96,8 +96,8 @@ fn unavailable(detail: String) -> Response {
     .into_response()
 }
 
-/// A storage of this node. With a chain, pushes wait until this node knows that it may append: what is
-/// here may be outdated. One that is made again from its chain is not complete yet.
+/// A storage of this node. With a chain, pushes wait until this node knows that it may append:
+/// what is here may be outdated. One that is made again from its chain is not complete yet.
 async fn here(tier: &Tier, info: &StorageInfo, is_push: bool) -> Located {
     let Some(chains) = tier.chains() else {
         return Located::Here;

@@ -165,8 +165,8 @@ async fn claim(
     }
 }
 
-/// Sets a copy aside that is here and that another node has instead, whether that was noticed yet or
-/// not.
+/// Sets a copy aside that is here and that another node has instead, whether that was noticed yet
+/// or not.
 async fn forget_outdated(
     app: &Arc<AppState>,
     tier: &Tier,

@@ -19,8 +19,8 @@ use crate::{
     writer::{Services, WriterMessage},
 };
 
-/// A push in flight; resolves when its packets are durable, here and in the replica if there is one,
-/// or refused.
+/// A push in flight; resolves when its packets are durable, here and in the replica if there is
+/// one, or refused.
 #[derive(Debug)]
 pub struct PendingPush {
     outcome: oneshot::Receiver<PushOutcome>,
@@ -42,21 +42,16 @@ enum Replication {
 }
 
 impl Replication {
-    /// Begins to wait, unless the push has left nothing to wait for.
-    fn begin(self, storage: StorageId, outcome: PushOutcome) -> Result<Self, PushOutcome> {
-        let (
+    /// What to wait for until the replica has the packet with this number.
+    fn begin(&self, storage: StorageId, number: u64) -> Option<Replicated> {
+        match self {
             Self::Wanted {
                 replica,
                 agent,
                 stream,
-            },
-            Some(last),
-        ) = (self, outcome.receipts.last())
-        else {
-            return Err(outcome);
-        };
-        let replicated = replica.wait(storage, &agent, &stream, last.number);
-        Ok(Self::Waiting(replicated, outcome))
+            } => Some(replica.wait(storage, agent, stream, number)),
+            Self::Waiting(..) => None,
+        }
     }
 }
 
@@ -71,16 +66,15 @@ impl Future for PendingPush {
             match Pin::new(&mut self.outcome).poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Ok(outcome)) => {
-                    let Some(replication) = self.replication.take() else {
+                    let last = outcome.receipts.last().map(|receipt| receipt.number);
+                    let wanted = self.replication.take().zip(last);
+                    let id = self.storage.id;
+                    let waiting = wanted.and_then(|(wanted, last)| wanted.begin(id, last));
+                    let Some(waiting) = waiting else {
                         return Poll::Ready(outcome);
                     };
-                    return match replication.begin(self.storage.id, outcome) {
-                        Ok(waiting) => {
-                            self.replication = Some(waiting);
-                            self.poll_replication(context)
-                        }
-                        Err(outcome) => Poll::Ready(outcome),
-                    };
+                    self.replication = Some(Replication::Waiting(waiting, outcome));
+                    return self.poll_replication(context);
                 }
                 Poll::Ready(Err(_)) => self.is_lost = true,
             }

@@ -118,7 +118,7 @@ async fn append_all(chains: &Chains, of: &StorageChain, mut chain: Chain) -> Res
             }
         };
         pause = Pause::new();
-        if gathered.packets > 0 {
+        if !gathered.pieces.is_empty() {
             append(chains, (of, &mut chain), &gathered).await?;
         } else if of.is_closing() {
             return settled(chains, of, &mut chain, None).await;

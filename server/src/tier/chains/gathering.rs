@@ -68,10 +68,16 @@ impl Told {
         chain: &StorageChain,
     ) -> Result<Gathered, StorageError> {
         let grown = chain.take_grown();
+        let is_redescribed = chain.take_redescribed();
         let mut gathered = Gathered::default();
-        let filled = self.fill(engine, chain, &grown, &mut gathered).await;
+        let filled = self
+            .fill(engine, chain, (&grown, is_redescribed), &mut gathered)
+            .await;
         if let Err(error) = filled {
             chain.put_back(grown);
+            if is_redescribed {
+                chain.redescribe();
+            }
             return Err(error);
         }
         chain.put_back(std::mem::take(&mut gathered.rest));
@@ -82,10 +88,17 @@ impl Told {
         &mut self,
         engine: &Engine,
         chain: &StorageChain,
-        grown: &Grown,
+        (grown, is_redescribed): (&Grown, bool),
         gathered: &mut Gathered,
     ) -> Result<(), StorageError> {
         let mut told = Self::default();
+        if is_redescribed {
+            self.describe_storage(engine, chain.id, (&mut told, &mut *gathered))?;
+            for agent in self.agents.keys() {
+                self.describe_agent(engine, agent, (&mut told, &mut *gathered))
+                    .await?;
+            }
+        }
         for (key, leaves) in grown {
             let place = (chain.id, key, leaves);
             let mut after = chain.last(key);
@@ -148,36 +161,59 @@ impl Told {
         (id, key): (StorageId, &StreamKey),
         (told, gathered): (&mut Self, &mut Gathered),
     ) -> Result<(), StorageError> {
+        let (agent, stream) = key;
+        self.describe_storage(engine, id, (&mut *told, &mut *gathered))?;
+        self.describe_agent(engine, agent, (told, &mut *gathered))
+            .await?;
+        let section = ChainSection::Stream(agent.clone(), stream.clone());
+        gathered.add(&section, "a stream")
+    }
+
+    /// Says what the storage is, unless the chain has it.
+    fn describe_storage(
+        &self,
+        engine: &Engine,
+        id: StorageId,
+        (told, gathered): (&mut Self, &mut Gathered),
+    ) -> Result<(), StorageError> {
         let info = engine.storages().get(id)?;
         let known = told.storage.as_ref().or(self.storage.as_ref());
-        if known.is_none_or(|known| !is_described(known, &info)) {
-            let file = StorageInfo {
-                state: StorageState::Open,
-                finalized: None,
-                totals: Totals::default(),
-                files: Vec::new(),
-                ..info.clone()
-            };
-            gathered.add(&ChainSection::Storage(Box::new(file)), "the storage")?;
-            told.storage = Some(info);
+        if known.is_some_and(|known| is_described(known, &info)) {
+            return Ok(());
         }
-        let (agent_id, stream) = key;
-        let agent = engine.agents().get(agent_id)?;
-        let known = told.agents.get(agent_id).or(self.agents.get(agent_id));
-        if known.is_none_or(|known| **known != *agent) {
-            let file = AgentFile {
-                id: agent_id.clone(),
-                name: agent.spec.name.clone(),
-                host: agent.spec.host.clone(),
-                attributes: agent.spec.attributes.clone(),
-                streams: agent.streams.clone(),
-                metadata: engine.agents().metadata(agent_id).await?,
-            };
-            gathered.add(&ChainSection::Agent(Box::new(file)), "an agent")?;
-            told.agents.insert(agent_id.clone(), agent);
+        let file = StorageInfo {
+            state: StorageState::Open,
+            finalized: None,
+            totals: Totals::default(),
+            files: Vec::new(),
+            ..info.clone()
+        };
+        told.storage = Some(info);
+        gathered.add(&ChainSection::Storage(Box::new(file)), "the storage")
+    }
+
+    /// Says what an agent is, unless the chain has it.
+    async fn describe_agent(
+        &self,
+        engine: &Engine,
+        id: &AgentId,
+        (told, gathered): (&mut Self, &mut Gathered),
+    ) -> Result<(), StorageError> {
+        let agent = engine.agents().get(id)?;
+        let known = told.agents.get(id).or(self.agents.get(id));
+        if known.is_some_and(|known| **known == *agent) {
+            return Ok(());
         }
-        let section = ChainSection::Stream(agent_id.clone(), stream.clone());
-        gathered.add(&section, "a stream")
+        let file = AgentFile {
+            id: id.clone(),
+            name: agent.spec.name.clone(),
+            host: agent.spec.host.clone(),
+            attributes: agent.spec.attributes.clone(),
+            streams: agent.streams.clone(),
+            metadata: engine.agents().metadata(id).await?,
+        };
+        told.agents.insert(id.clone(), agent);
+        gathered.add(&ChainSection::Agent(Box::new(file)), "an agent")
     }
 }
 

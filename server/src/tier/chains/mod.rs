@@ -106,10 +106,11 @@ impl Chains {
         })
     }
 
-    /// Begins the task of a storage, if there is none.
+    /// Begins the task of a storage, if there is none; otherwise it looks whether the storage or
+    /// its agents are described in another way.
     pub(crate) fn begin(self: &Arc<Self>, id: StorageId) {
         if !self.is_rebuilding(id) {
-            drop(self.of(id));
+            self.of(id).redescribe();
         }
     }
 

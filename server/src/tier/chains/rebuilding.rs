@@ -49,8 +49,8 @@ impl Drop for Rebuilding<'_> {
     }
 }
 
-/// Makes a storage from the records below `end`, and goes on with its `chain`; without one the chain
-/// is closed, and the storage has to be finalized.
+/// Makes a storage from the records below `end`, and goes on with its `chain`; without one the
+/// chain is closed, and the storage has to be finalized.
 ///
 /// # Errors
 /// When the store does not answer, a record is damaged, or the packets cannot be written. The chain

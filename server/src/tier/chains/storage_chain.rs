@@ -40,6 +40,8 @@ struct Shared {
     grown: Grown,
     /// The number of the last packet of each stream that the chain has.
     reached: HashMap<StreamKey, u64>,
+    /// Whether the description of the storage or of an agent may have changed.
+    is_redescribed: bool,
     /// How many finalizations wait for the end of the chain.
     closing: usize,
 }
@@ -64,6 +66,7 @@ impl StorageChain {
                 stage: Stage::Opening,
                 grown: Grown::new(),
                 reached: HashMap::new(),
+                is_redescribed: true,
                 closing: 0,
             }),
             work: Notify::new(),
@@ -93,6 +96,17 @@ impl StorageChain {
         self.work.notify_one();
     }
 
+    /// Lets the task look whether descriptions have changed.
+    pub(super) fn redescribe(&self) {
+        self.shared.lock().is_redescribed = true;
+        self.work.notify_one();
+    }
+
+    /// Whether descriptions are to be looked at.
+    pub(super) fn take_redescribed(&self) -> bool {
+        std::mem::take(&mut self.shared.lock().is_redescribed)
+    }
+
     /// Everything that has grown, to be looked at; what is left of it is noted again.
     pub(super) fn take_grown(&self) -> Grown {
         std::mem::take(&mut self.shared.lock().grown)
@@ -116,7 +130,7 @@ impl StorageChain {
             let work = self.work.notified();
             {
                 let shared = self.shared.lock();
-                if !shared.grown.is_empty() || shared.closing > 0 {
+                if !shared.grown.is_empty() || shared.is_redescribed || shared.closing > 0 {
                     return;
                 }
             }
@@ -127,7 +141,7 @@ impl StorageChain {
     /// Whether the chain may be closed now.
     pub(super) fn is_closing(&self) -> bool {
         let shared = self.shared.lock();
-        shared.closing > 0 && shared.grown.is_empty()
+        shared.closing > 0 && shared.grown.is_empty() && !shared.is_redescribed
     }
 
     /// The node owns the storage; the chain has the packets up to `reached`, and `grown` may have
@@ -254,7 +268,11 @@ struct Asking<'a>(&'a StorageChain);
 
 impl<'a> Asking<'a> {
     fn begin(chain: &'a StorageChain) -> Self {
-        chain.shared.lock().closing += 1;
+        {
+            let mut shared = chain.shared.lock();
+            shared.closing += 1;
+            shared.is_redescribed = true;
+        }
         chain.work.notify_one();
         Self(chain)
     }
@@ -330,6 +348,7 @@ mod tests {
         let brief = Duration::from_millis(10);
         assert!(tokio::time::timeout(brief, chain.closed()).await.is_err());
         assert!(!chain.is_closing());
+        assert!(chain.take_redescribed());
         assert!(tokio::time::timeout(brief, chain.work()).await.is_err());
     }
 }
