@@ -115,7 +115,7 @@ async fn of_two_nodes_at_the_same_time_one_waits_or_loses() {
 
 #[tokio::test(start_paused = true)]
 async fn an_append_without_an_answer_leaves_the_chain_in_doubt() {
-    let world = World::new(6);
+    let world = World::new(7);
     let late = Faults {
         late: 1000,
         ..Faults::default()
@@ -266,9 +266,8 @@ async fn a_storage_that_is_sealed_meanwhile_is_not_owned() {
     };
     let taken = Chain::take_over(&bucket, storage(), &second, &mut on_packets).await;
     assert!(matches!(taken, Ok(Takeover::Sealed(seal)) if seal == "sealed"));
-    // Its own fills a hole, and harms nobody.
-    let left = numbers(&bucket).await;
-    assert!(left.len() == 3 && left[0] == 0 && left[2] == 13, "{left:?}");
+    // The hole is not taken for the end.
+    assert_eq!(numbers(&bucket).await, [0, 13]);
     let end = valid_records(&bucket, storage(), &mut |_| Ok(())).await;
     assert_eq!(end.unwrap().next, 1);
 }
@@ -321,5 +320,26 @@ async fn a_node_that_comes_back_takes_nothing_from_another() {
     assert_eq!(
         last_owner(&bucket, storage()).await.unwrap().unwrap().epoch,
         3
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_somebody_removed_ends_no_chain() {
+    let world = World::new(9);
+    let bucket = calm(&world);
+    let (mut chain, _) = take(&bucket, "one").await;
+    for packets in ["a", "b", "c"] {
+        append(&mut chain, packets).await.unwrap();
+    }
+    bucket.delete(&record_key(storage(), 2)).await.unwrap();
+    let error = try_take(&bucket, "two", &mut Vec::new()).await.unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, TierError::Damaged { .. }), "{text}");
+    assert!(text.contains(&record_key(storage(), 2)), "{text}");
+    // Its owner notices nothing, and nobody has taken the storage.
+    append(&mut chain, "d").await.unwrap();
+    assert_eq!(
+        last_owner(&bucket, storage()).await.unwrap().unwrap().epoch,
+        1
     );
 }

@@ -1,10 +1,11 @@
 //! Taking a storage over, appending to its chain, closing it.
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use storage_format::StorageId;
 
 use super::{
-    keys::record_key,
+    keys::{chain_folder, record_key},
     record::{Author, Location, Record, RecordKind, decode, encode},
     sequence::Owner,
     walk::{Walk, fetch_seal},
@@ -235,6 +236,26 @@ fn following(storage: StorageId, number: u64) -> Result<u64, TierError> {
     following.ok_or_else(|| TierError::damaged(&record_key(storage, number), problem))
 }
 
+/// Refuses an end behind which the list has records: somebody has removed those between, and what
+/// was acknowledged behind them would be lost in silence. A list that is late shows nothing, and
+/// one that is right shows nothing of a chain that is whole.
+async fn check_end(bucket: &Bucket, end: Location) -> Result<(), TierError> {
+    let folder = chain_folder(end.storage);
+    let mut behind = bucket.list_after(&folder, Some(&end.key()));
+    match behind.next().await.transpose()? {
+        // The record may have come while the chain was walked.
+        Some(next) if bucket.head(&end.key()).await?.is_none() => {
+            let problem = format!(
+                "it is not there, and `{}` is: restore it, or remove what is behind it to give \
+                 those packets up",
+                next.key
+            );
+            Err(TierError::damaged(&end.key(), problem))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Walks to the end of the chain, and puts an `own` there.
 async fn claim(
     bucket: &Bucket,
@@ -271,6 +292,7 @@ async fn claim(
         };
         let number = walk.next;
         let location = Location { storage, number };
+        check_end(bucket, location).await?;
         let own = encode(location, RecordKind::Own, author(&owner), &[])?;
         let found = match bucket.create(&location.key(), own).await? {
             Creation::Made => {

@@ -18,6 +18,7 @@ use super::json::read_json;
 use super::refusals::{BadRequest, Conflict, NotFound, ServiceUnavailable};
 use super::tier::{no_store, store_failed};
 use crate::app_state::AppState;
+use crate::error::problem;
 use crate::ingest::prefers_async;
 use crate::jobs::{JobDocument, JobHandle, JobKind};
 use crate::problem::Problem;
@@ -120,6 +121,7 @@ fn refused(error: TakeoverError) -> Problem {
     let conflict = |code, title| Problem::new(StatusCode::CONFLICT, code, title);
     match error {
         TakeoverError::Storage(error) => error.into(),
+        TakeoverError::Underway => problem("storage_taken_over").detail(detail).retry_after(1),
         TakeoverError::Store(_) => store_failed(detail),
         TakeoverError::Off => conflict("no_chains", "this node takes no storages over")
             .detail(detail)

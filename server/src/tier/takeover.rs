@@ -39,6 +39,9 @@ pub(crate) enum TakeoverError {
     WriterLives(String),
     #[error("the packets of the storage are on the disk of node {0} and nowhere else")]
     NotChained(String),
+    /// It is being taken over here.
+    #[error("this node takes the storage over at this moment")]
+    Underway,
     /// Another node was faster.
     #[error("{0}")]
     Superseded(String),
@@ -75,6 +78,25 @@ impl From<RebuildError> for TakeoverError {
     }
 }
 
+/// A storage that is taken over here, until this is dropped.
+struct Taking<'t>(&'t Tier, StorageId);
+
+impl<'t> Taking<'t> {
+    fn begin(tier: &'t Tier, id: StorageId) -> Result<Self, TakeoverError> {
+        if tier.taking.lock().insert(id) {
+            Ok(Self(tier, id))
+        } else {
+            Err(TakeoverError::Underway)
+        }
+    }
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        self.0.taking.lock().remove(&self.1);
+    }
+}
+
 /// Takes a storage over by its chain. `is_forced` takes it also from a node that gives signs of
 /// life, and one whose packets nobody has but its node, without these packets.
 ///
@@ -96,7 +118,7 @@ pub(crate) async fn take_over(
         return Ok(TakenOver::Sealed);
     }
     let chains = tier.chains().ok_or(TakeoverError::Off)?;
-    let turn = tier.adopting.lock().await;
+    let _taking = Taking::begin(tier, id)?;
     if is_here() {
         return Ok(TakenOver::Here);
     }
@@ -108,7 +130,6 @@ pub(crate) async fn take_over(
         Takeover::Owned(chain) => Some(chain),
         Takeover::Closed { .. } => None,
         Takeover::Sealed(_) => {
-            drop(turn);
             adopting::adopt(app, tier, id).await?;
             return Ok(TakenOver::Sealed);
         }
@@ -262,14 +283,15 @@ pub(super) fn begin(app: &Arc<AppState>, id: StorageId) {
     let Some(tier) = app.tier.clone() else {
         return;
     };
-    if !tier.taking.lock().insert(id) {
+    if tier.taking.lock().contains(&id) {
         return;
     }
     let app = Arc::clone(app);
     tokio::spawn(async move {
         let taken = take_over(&app, &tier, id, false, &Progress::default()).await;
-        tier.taking.lock().remove(&id);
-        if let Err(error) = taken {
+        if let Err(error) = taken
+            && !matches!(error, TakeoverError::Underway)
+        {
             tracing::warn!(%error, storage = %id, "the storage is not taken over; it is tried again");
         }
     });

@@ -73,12 +73,15 @@ pub(crate) async fn rebuild(
         packets: 0,
     };
     let built = building.run(chains, end, progress).await;
-    let (reached, packets) = (building.reached, building.packets);
+    let Building {
+        reached,
+        packets,
+        is_made,
+        ..
+    } = building;
     if let Err(error) = built {
         // What is incomplete would be taken for the whole.
-        if let Err(error) = chains.engine.storages().set_aside(id).await
-            && !matches!(error, StorageError::StorageNotFound(_))
-        {
+        if is_made && let Err(error) = chains.engine.storages().set_aside(id).await {
             tracing::error!(%error, storage = %id, "an incomplete storage stays; delete it");
         }
         return Err(error);
