@@ -1,4 +1,4 @@
-//! The audit log of a real server, over a crash, and what `traceholdd audit verify` finds.
+//! The audit log of a real server, over a crash, and what `audit verify` of both programs finds.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,14 +6,23 @@ use std::process::Command;
 use harness::{Request, Server, Settings};
 use serde_json::{Value, json};
 
+/// What both programs find.
 fn verify(data: &Path) -> (Option<i32>, String) {
-    let output = Command::new(harness::traceholdd())
-        .args(["audit", "verify", "--data-dir"])
-        .arg(data)
-        .output()
-        .unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(text).unwrap())
+    let run = |program, arguments: &[&str], path: &Path| {
+        let mut command = Command::new(program);
+        let output = command.args(arguments).arg(path).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    };
+    let arguments = ["audit", "verify", "--data-dir"];
+    let found = run(harness::traceholdd(), &arguments, data);
+    let folder = data.join("audit");
+    let elsewhere = run(harness::tracehold(), &["audit", "verify"], &folder);
+    assert_eq!(elsewhere.0, found.0, "{} {}", elsewhere.1, found.1);
+    // The last words are the seal, or the damage.
+    let brief = |text: &str| text.rsplit([':', ' ']).next().unwrap().trim().to_owned();
+    assert_eq!(brief(&elsewhere.1), brief(&found.1));
+    found
 }
 
 fn create(server: &Server, name: &str) -> u16 {

@@ -8,6 +8,7 @@
 
 mod agent;
 mod analyze;
+mod audit;
 mod buffer;
 mod context;
 mod copied_events;
@@ -65,6 +66,7 @@ macro_rules! subcommands {
 subcommands! {
     Agent(agent::Agent),
     Analyze(analyze::Analyze),
+    Audit(audit::Audit),
     Buffer(buffer::Buffer),
     Completions(manual::Completions),
     Decode(decode::Decode),

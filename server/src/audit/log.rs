@@ -10,10 +10,9 @@ use thiserror::Error;
 use tokio::sync::{Mutex, oneshot};
 use tokio::task::JoinSet;
 
-use super::chain::{Act, AuditDamage, End, What, next_line, read, verify};
 use crate::clock::now;
 use crate::config::AuditConfig;
-use crate::secrets::to_hex;
+use audit_log::{Act, AuditDamage, End, What, next_line, read, verify};
 
 /// The folder in the data folder, and the file that is written.
 const FOLDER: &str = "audit";
@@ -208,7 +207,7 @@ impl<D: Operations> Log<D> {
         }
         if self.bytes == 0 {
             self.is_named = false;
-            let after = to_hex(&self.end.seal);
+            let after = self.end.seal_text();
             self.write(What::Begin { after })?;
         }
         if !self.is_named {
@@ -435,7 +434,7 @@ fn verify_files(files: &[PathBuf]) -> Result<(u64, String), DamagedAudit> {
         }
     }
     let end = before.unwrap_or_default();
-    Ok((end.number, to_hex(&end.seal)))
+    Ok((end.number, end.seal_text()))
 }
 
 #[cfg(test)]

@@ -4,11 +4,10 @@
 //! (`docs/decisions/0069-audit-log.md`). The log is not data of storages: it is written here, on
 //! the blocking pool, not by the engine.
 
-mod chain;
 mod log;
 mod note;
 
-pub use chain::AuditDamage;
+pub use audit_log::AuditDamage;
 pub(crate) use log::Audit;
 pub use log::{AuditError, DamagedAudit, verify_audit};
 pub(crate) use note::note;

@@ -4,11 +4,11 @@ use axum::extract::{MatchedPath, Request};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 
-use super::chain::Act;
 use super::log::Audit;
 use crate::access::{Caller, Right, rule_for};
 use crate::problem::Problem;
 use crate::request_id::RequestId;
+use audit_log::Act;
 
 /// A longer path or query string is cut in the log.
 const TEXT_CHARS_MAX: usize = 4096;

@@ -60,6 +60,11 @@ const ROOMS: &[Room] = &[
         may_import: &[],
     },
     Room {
+        name: "audit-log",
+        floor: 0,
+        may_import: &[],
+    },
+    Room {
         name: "ctf",
         floor: 0,
         may_import: &[],
@@ -132,6 +137,7 @@ const ROOMS: &[Room] = &[
         name: "client",
         floor: 4,
         may_import: &[
+            "audit-log",
             "chunk-index",
             "ctf",
             "ctf-folder",
@@ -148,6 +154,7 @@ const ROOMS: &[Room] = &[
         name: "server",
         floor: 4,
         may_import: &[
+            "audit-log",
             "chunk-index",
             "ctf",
             "ctf-folder",
@@ -209,7 +216,7 @@ const RESERVED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "ring",
-        &["client", "server", "storage-format"],
+        &["audit-log", "client", "server", "storage-format"],
         "only secrets and seals need it",
     ),
     ("blake3", &["storage-format"], "only seals use it"),

@@ -5,7 +5,7 @@ use std::io::{self, BufRead};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::secrets::{Digest, from_hex, sha256, to_hex};
+use crate::digest::{Digest, from_hex, sha256, to_hex};
 
 /// No line is longer; a longer one is damage.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -16,29 +16,29 @@ const SEAL_END: &str = "\"}";
 
 /// The last line so far: what the next one continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct End {
+pub struct End {
     /// The number of the last line; the first one has 1.
-    pub(super) number: u64,
+    pub number: u64,
     /// Its seal; zero before the first line.
-    pub(super) seal: Digest,
+    pub seal: Digest,
 }
 
 /// A line, without its seal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Line {
+struct Line {
     /// Counted from 1 over all files.
-    pub(super) number: u64,
+    number: u64,
     /// RFC 3339.
-    pub(super) time: String,
+    time: String,
     /// What happened.
     #[serde(flatten)]
-    pub(super) what: What,
+    what: What,
 }
 
 /// What a line reports.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub(super) enum What {
+pub enum What {
     /// A file begins; it continues after the line with this seal.
     Begin {
         /// The seal of the last line of the file before.
@@ -50,23 +50,25 @@ pub(super) enum What {
 
 /// A request that changed something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Act {
+pub struct Act {
     /// `token ID (NAME)`, `user NAME` of a proxy, or `anyone` on a server without tokens.
-    pub(crate) caller: String,
-    pub(crate) method: String,
-    pub(crate) path: String,
+    pub caller: String,
+    /// The method of the request.
+    pub method: String,
+    /// Its path.
+    pub path: String,
     /// The query string, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(default)]
-    pub(crate) query: Option<String>,
+    pub query: Option<String>,
     /// That of the answer; 0 if the client left before there was one.
-    pub(crate) status: u16,
+    pub status: u16,
     /// The address of what was made, if something was.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(default)]
-    pub(crate) made: Option<String>,
+    pub made: Option<String>,
     /// The id of the request, as in the server's log.
-    pub(crate) request: String,
+    pub request: String,
 }
 
 /// Why a file is not what was written.
@@ -117,7 +119,8 @@ pub enum AuditDamage {
 }
 
 /// Writes the line after `end`, with its seal, and returns where the log ends then.
-pub(super) fn next_line(end: End, time: String, what: What) -> (Vec<u8>, End) {
+#[must_use]
+pub fn next_line(end: End, time: String, what: What) -> (Vec<u8>, End) {
     let line = Line {
         number: end.number.saturating_add(1),
         time,
@@ -141,9 +144,18 @@ fn seal(before: &Digest, text: &[u8]) -> Digest {
     sha256(&[before, text].concat())
 }
 
+impl End {
+    /// The seal as text.
+    #[must_use]
+    pub fn seal_text(&self) -> String {
+        to_hex(&self.seal)
+    }
+}
+
 impl AuditDamage {
     /// Whether a server that runs may be about to mend it: it writes a line or changes files.
-    pub(super) fn may_pass(&self) -> bool {
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
         match self {
             Self::Unreadable(error) => error.kind() == io::ErrorKind::NotFound,
             Self::Apart | Self::Cut { .. } | Self::Empty => true,
@@ -153,7 +165,10 @@ impl AuditDamage {
 }
 
 /// Reads a file to its end. `before` is the end of the file before, if that is known.
-pub(super) fn verify(file: impl BufRead, before: Option<End>) -> Result<End, AuditDamage> {
+///
+/// # Errors
+/// The first damage.
+pub fn verify(file: impl BufRead, before: Option<End>) -> Result<End, AuditDamage> {
     match read(file, before) {
         (Some(end), None) => Ok(end),
         (_, damage) => Err(damage.unwrap_or(AuditDamage::Empty)),
@@ -161,7 +176,7 @@ pub(super) fn verify(file: impl BufRead, before: Option<End>) -> Result<End, Aud
 }
 
 /// Reads a file to its end or to its first damage, and returns the last line that is intact.
-pub(super) fn read(file: impl BufRead, before: Option<End>) -> (Option<End>, Option<AuditDamage>) {
+pub fn read(file: impl BufRead, before: Option<End>) -> (Option<End>, Option<AuditDamage>) {
     let mut end = None;
     let damage = read_lines(file, before, &mut end).err();
     (end, damage)
