@@ -454,6 +454,20 @@ fn requests_for_an_open_storage_are_sent_to_its_writer() {
         found.unwrap_or_default()
     };
     assert_eq!(of("one", &nodes)["state"], "live", "{nodes}");
+    // All nodes give a storage the same order, and storages have different ones.
+    let mut firsts = std::collections::BTreeSet::new();
+    for number in 0..32 {
+        let path = format!("/nodes?storage=01a00000-0000-7000-8000-0000000000{number:02x}");
+        let [here, there] = [&one, &two].map(|server| {
+            let ranked = server.api().done("GET", &path, None);
+            let nodes = ranked["nodes"].as_array().unwrap().clone();
+            let names = nodes.iter().map(|node| node["node"].to_string());
+            names.collect::<Vec<_>>()
+        });
+        assert_eq!((here.len(), &here), (2, &there));
+        firsts.insert(here[0].clone());
+    }
+    assert_eq!(firsts.len(), 2);
     assert_eq!(of("one", &nodes)["storages_open"], 1, "{nodes}");
 
     // Without its writer it is nowhere, and nobody says that it is empty.

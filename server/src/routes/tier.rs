@@ -6,16 +6,17 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, StatusCode, Uri};
 use object_tier::{Heads, Seal, verify_storage};
 use query_language::time::rfc3339;
 use serde::{Deserialize, Serialize};
 use storage_core::{Progress, StorageError, TierInfo};
 use storage_format::StorageId;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::jobs::{accepted, job_field};
 use super::json::read_json;
+use super::page::query;
 use super::refusals::{BadRequest, Conflict, NotFound, ServiceUnavailable};
 use crate::app_state::AppState;
 use crate::ingest::prefers_async;
@@ -238,19 +239,38 @@ pub(super) fn no_store() -> Problem {
 pub(super) struct NodesDocument {
     /// The node that answers; null without an object store.
     node: Option<String>,
-    /// All of them, by name.
+    /// All of them, by name; with `storage` those that live, in the order of the storage.
     nodes: Vec<NodeDocument>,
+}
+
+/// Which nodes are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(default, deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct NodesQuery {
+    /// Only nodes that live, in the order in which they should be asked for this storage: whoever
+    /// asks them in this order finds its bytes in the cache of the first.
+    storage: Option<String>,
 }
 
 /// Lists the nodes that share the object store, as they were seen a moment ago; none without one.
 #[utoipa::path(
     get, operation_id = "list_nodes", path = "/nodes", tag = "health",
-    responses((status = 200, body = NodesDocument, description = "The nodes")),
+    params(NodesQuery),
+    responses(
+        (status = 200, body = NodesDocument, description = "The nodes"),
+        BadRequest,
+    ),
 )]
-pub(super) async fn nodes(State(app): State<Arc<AppState>>) -> Json<NodesDocument> {
+pub(super) async fn nodes(
+    State(app): State<Arc<AppState>>,
+    uri: Uri,
+) -> Result<Json<NodesDocument>, Problem> {
+    let NodesQuery { storage } = query(&uri)?;
+    let storage = storage.map(|id| id.parse()).transpose()?;
     let tier = app.tier.as_ref();
-    Json(NodesDocument {
+    Ok(Json(NodesDocument {
         node: tier.map(|tier| tier.node.clone()),
-        nodes: tier.map(|tier| tier.nodes()).unwrap_or_default(),
-    })
+        nodes: tier.map(|tier| tier.nodes(storage)).unwrap_or_default(),
+    }))
 }

@@ -174,8 +174,9 @@ impl Nodes {
         })
     }
 
-    /// All nodes that were seen.
-    pub(super) fn documents(&self) -> Vec<NodeDocument> {
+    /// All nodes that were seen; for a storage, those that live in the order in which they should
+    /// be asked for it, so that its bytes are in the cache of one.
+    pub(super) fn documents(&self, storage: Option<StorageId>) -> Vec<NodeDocument> {
         let latest = self.latest.lock();
         let document = |node: &object_tier::Node| NodeDocument {
             node: node.heartbeat.node.to_string(),
@@ -190,6 +191,9 @@ impl Nodes {
             storages_open: node.heartbeat.storages_open,
             bytes_free: node.heartbeat.bytes_free,
         };
-        latest.all().iter().map(document).collect()
+        match storage {
+            Some(storage) => latest.rank(storage).into_iter().map(document).collect(),
+            None => latest.all().iter().map(document).collect(),
+        }
     }
 }

@@ -164,9 +164,10 @@ impl Tier {
         &self.bucket
     }
 
-    /// The nodes that were seen in the last round.
-    pub(crate) fn nodes(&self) -> Vec<NodeDocument> {
-        self.nodes.documents()
+    /// The nodes that were seen in the last round; those that live, in the order of a storage, if
+    /// one is given.
+    pub(crate) fn nodes(&self, storage: Option<StorageId>) -> Vec<NodeDocument> {
+        self.nodes.documents(storage)
     }
 
     /// Begins the next round now.
