@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use harness::{
     Agent, Api, Connection, ObjectStore, Random, Receipt, Request, Server, Settings, StoreFault,
-    StoreProxy, packet,
+    StoreProxy, packet, payload,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -135,6 +135,48 @@ fn a_node_that_is_lost_with_its_disk_loses_nothing() {
             == 200
     });
     has_all(&one, &storage, 25);
+}
+
+/// Many streams, packets that are larger than most records, and batches.
+#[test]
+fn packets_of_all_sizes_and_streams_are_taken_over() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let mut settings = node(&store, "one");
+    // The largest packet has to arrive within the patience of a push.
+    settings.config = settings
+        .config
+        .replace("request_seconds = 3", "request_seconds = 20");
+    let (_folder, mut one) = start(&settings);
+    let storage = one.api().create_storage("first");
+    let lengths = |stream: u64| -> Vec<usize> {
+        let long = if stream == 3 { 14 << 20 } else { 9_000 };
+        vec![1, 5_000, long, 700, 3 << 20]
+    };
+    let packets = |stream: u64| -> Vec<Vec<u8>> {
+        let lengths = lengths(stream).into_iter().zip(0..);
+        lengths
+            .map(|(length, at)| payload(stream, at, length))
+            .collect()
+    };
+    let streams = 24;
+    for stream in 0..streams {
+        let codec = if stream % 2 == 0 { "zstd" } else { "none" };
+        let name = format!("s{stream}");
+        let mut api = one.api();
+        let agent = Agent::declare(&mut api, &storage, "left", &name, codec);
+        let response = agent.post_many(&mut api, 0, &packets(stream)).unwrap();
+        assert_eq!(response.status, 200, "{}", response.brief());
+    }
+    one.kill();
+    fs::remove_dir_all(one.data()).unwrap();
+    let (_other, two) = start(&node(&store, "two"));
+    let adopted = adopt(&two, &storage);
+    assert_eq!(adopted["packets"], streams * 5, "{adopted}");
+    let found: BTreeSet<_> = payloads(&two, &storage).into_iter().collect();
+    let expected: BTreeSet<_> = (0..streams).flat_map(packets).collect();
+    assert!(found == expected, "{} and {}", found.len(), expected.len());
 }
 
 #[test]

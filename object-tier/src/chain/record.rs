@@ -30,7 +30,7 @@ use crate::{NodeName, TierError, node_name::NODE_NAME_BYTES_MAX};
 pub const RECORD_HEADER_BYTES: usize = 128;
 /// The longest payload of a record: the largest packet, or the largest metadata of an agent, with
 /// what belongs to it. Most have 8 MiB or less.
-pub const PAYLOAD_BYTES_MAX: usize = 72 << 20;
+pub const PAYLOAD_BYTES_MAX: usize = 80 << 20;
 /// The longest record.
 pub(super) const RECORD_BYTES_MAX: u64 = (RECORD_HEADER_BYTES + PAYLOAD_BYTES_MAX) as u64;
 

@@ -150,10 +150,7 @@ async fn settled(
     chain: &mut Chain,
     gathered: Option<&Gathered>,
 ) -> Result<(), Ending> {
-    let mut placed = match gathered {
-        Some(gathered) => chain.append(&gathered.pieces).await.map(drop),
-        None => chain.close().await.map(drop),
-    };
+    let mut placed = place(chain, gathered).await;
     let mut pause = Pause::new();
     loop {
         match placed {
@@ -168,6 +165,18 @@ async fn settled(
         if chains.engine.storages().get(of.id).is_err() {
             return Err(Ending::Deleted);
         }
-        placed = chain.settle().await.map(drop);
+        placed = match chain.settle().await {
+            Ok(Some(_)) => Ok(()),
+            // Nothing was sent.
+            Ok(None) => place(chain, gathered).await,
+            Err(error) => Err(error),
+        };
+    }
+}
+
+async fn place(chain: &mut Chain, gathered: Option<&Gathered>) -> Result<(), TierError> {
+    match gathered {
+        Some(gathered) => chain.append(&gathered.pieces).await.map(drop),
+        None => chain.close().await.map(drop),
     }
 }

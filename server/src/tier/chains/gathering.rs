@@ -35,6 +35,12 @@ impl Gathered {
         self.bytes < RECORD_BYTES
     }
 
+    /// How many packets fit; at least one if there is none yet, however long it is.
+    fn fitting(&self, page: &[PacketInfo]) -> usize {
+        let sizes = page.iter().map(|packet| packet.entry.stored_size);
+        fitting(self.bytes, self.packets == 0, sizes)
+    }
+
     /// Whether more waits already.
     pub(super) fn is_full(&self) -> bool {
         !self.has_room()
@@ -95,6 +101,10 @@ impl Told {
         if is_redescribed {
             self.describe_storage(engine, chain.id, (&mut told, &mut *gathered))?;
             for agent in self.agents.keys() {
+                if !gathered.has_room() {
+                    chain.redescribe();
+                    break;
+                }
                 self.describe_agent(engine, agent, (&mut told, &mut *gathered))
                     .await?;
             }
@@ -128,23 +138,27 @@ impl Told {
         (told, gathered): (&mut Self, &mut Gathered),
     ) -> Result<bool, StorageError> {
         let leaves: Vec<_> = leaves.iter().copied().collect();
-        let mut is_first = true;
+        let mut is_introduced = false;
         while gathered.has_room() {
             let reading = engine.reading();
             let page = reading.stream_packets(id, leaves.clone(), *after, PAGE_PACKETS);
             let mut page = page.await?;
-            let is_last = page.len() < PAGE_PACKETS;
-            let all = page.len();
-            page.truncate(fitting(&page, RECORD_BYTES.saturating_sub(gathered.bytes)));
-            let Some(last) = page.last().map(|packet| packet.entry.number) else {
+            if page.is_empty() {
                 return Ok(true);
-            };
-            if is_first {
+            }
+            if !is_introduced {
                 self.introduce(engine, (id, key), (&mut *told, &mut *gathered))
                     .await?;
-                is_first = false;
+                is_introduced = true;
             }
-            let is_cut = page.len() < all;
+            // What was said may take all of the record.
+            let is_last = page.len() < PAGE_PACKETS;
+            let count = gathered.fitting(&page);
+            let is_cut = count < page.len();
+            page.truncate(count);
+            let Some(last) = page.last().map(|packet| packet.entry.number) else {
+                return Ok(false);
+            };
             add_packets(engine, id, page, gathered).await?;
             *after = Some(last);
             if is_last && !is_cut {
@@ -217,15 +231,13 @@ impl Told {
     }
 }
 
-/// How many packets fit into `room`; at least one.
-fn fitting(page: &[PacketInfo], room: u64) -> usize {
-    let mut bytes: u64 = 0;
-    let count = page.iter().take_while(|packet| {
-        let before = bytes;
-        bytes = bytes.saturating_add(u64::from(packet.entry.stored_size));
-        before == 0 || bytes <= room
+fn fitting(mut bytes: u64, is_empty: bool, sizes: impl Iterator<Item = u32>) -> usize {
+    let has_room = bytes < RECORD_BYTES;
+    let fit = sizes.enumerate().take_while(|(at, size)| {
+        bytes = bytes.saturating_add(u64::from(*size));
+        has_room && (bytes <= RECORD_BYTES || is_empty && *at == 0)
     });
-    count.count()
+    fit.count()
 }
 
 /// Whether the description that the chain has is still right.
@@ -255,4 +267,25 @@ async fn add_packets(
         gathered.packets += 1;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RECORD_BYTES, fitting};
+
+    #[test]
+    fn a_record_is_long_only_for_one_long_packet() {
+        let check = |bytes, is_empty, sizes: &[u32], expected| {
+            let found = fitting(bytes, is_empty, sizes.iter().copied());
+            assert_eq!(found, expected, "{bytes} {is_empty} {sizes:?}");
+        };
+        let mib = 1 << 20;
+        check(0, true, &[], 0);
+        check(0, true, &[3 * mib; 4], 2);
+        check(0, true, &[64 * mib, 1], 1);
+        check(RECORD_BYTES - 1, true, &[64 * mib, 1], 1);
+        check(RECORD_BYTES - 1, false, &[64 * mib, 1], 0);
+        check(RECORD_BYTES, true, &[1], 0);
+        check(RECORD_BYTES - 5, false, &[2, 3, 1], 2);
+    }
 }
