@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use harness::{Agent, Connection, Request, Server, Settings};
+use harness::{Agent, Connection, ObjectStore, Request, Server, Settings};
 use serde_json::json;
 
 /// The library that shows a program another wall clock.
@@ -155,5 +155,41 @@ fn tokens_neither_expire_nor_come_back() {
         clock.set(time);
         let found = (status(&lasting), status(&short), status(&long));
         assert_eq!(found, (200, 401, 200), "{time}");
+    }
+}
+
+/// Signs of life are compared by the clock of the object store: a node whose own clock is wrong
+/// takes nobody for gone, and nobody takes it for gone.
+#[test]
+fn a_node_whose_clock_jumps_takes_nothing_over() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let chained = "durability = \"object\"\nappend_interval_ms = 20\n";
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let clock = Clock::new(folders[1].path());
+    let one = Server::start(folders[0].path(), &store.settings("one", chained));
+    let mut settings = store.settings("two", chained);
+    settings.environment.extend(clock.environment());
+    let two = Server::start(folders[1].path(), &settings);
+    let storages = [&one, &two].map(|server| server.api().create_storage("first"));
+    let agents = storages.clone().map(|storage| {
+        Agent::declare(&mut one.api(), &storage, "host", "stream", "none");
+        Agent::declare(&mut two.api(), &storage, "host", "stream", "none")
+    });
+    agents[0].push(&mut one.api(), 0, b"first");
+    agents[1].push(&mut two.api(), 0, b"first");
+    for (sequence, time) in (1..).zip(["+7200", "-3700", "@2106-02-07 06:28:20", "+0"]) {
+        clock.set(time);
+        // Two rounds of signs.
+        std::thread::sleep(Duration::from_secs(2));
+        for (agent, [writer, other]) in agents.iter().zip([[&one, &two], [&two, &one]]) {
+            let answer = agent.post(&mut other.api(), sequence, b"next").unwrap();
+            assert_eq!(answer.status, 307, "{time}: {}", answer.brief());
+            agent.push(&mut writer.api(), sequence, b"next");
+        }
+        let path = format!("/storages/{}/adopt", storages[0]);
+        let refused = two.api().refused("POST", &path, Some(&json!({})));
+        assert_eq!(refused.code, "writer_lives", "{time}");
     }
 }
