@@ -7,6 +7,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use storage_format::StorageId;
 
+use crate::chain::{RECORD_HEADER_BYTES, chain_folder};
 use crate::{Bucket, Hint, Listed, Seal, TierError, clock, hints, keys};
 
 /// Objects that are removed at once.
@@ -91,8 +92,14 @@ pub(crate) async fn remove_objects(bucket: &Bucket, storage: StorageId) -> Resul
     let mark = keys::gone(storage);
     for _ in 0..LISTS_MAX {
         let listed = bucket.list_all(&keys::storage(storage)).await?;
-        let keys: BTreeSet<_> = listed.into_iter().map(|object| object.key).collect();
-        let keys: BTreeSet<_> = keys.into_iter().filter(|key| *key != mark).collect();
+        // Without the owns, a node that was taken over would find free numbers, and acknowledge.
+        let chain = format!("{}/", chain_folder(storage));
+        let stays = |object: &Listed| {
+            let is_own = object.length == RECORD_HEADER_BYTES as u64;
+            object.key == mark || object.key.starts_with(&chain) && is_own
+        };
+        let listed = listed.into_iter().filter(|object| !stays(object));
+        let keys: BTreeSet<_> = listed.map(|object| object.key).collect();
         if keys.is_empty() {
             return Ok(());
         }

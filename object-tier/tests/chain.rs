@@ -13,8 +13,8 @@ use object_store::memory::InMemory;
 use object_tier::{
     Bucket, Creation, NodeName, TierError,
     chain::{
-        Chain, Collected, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, Record, Takeover, chain_folder,
-        collect, last_owner, record_key, seal_key, valid_records,
+        Chain, Claimant, Collected, PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, Record, Takeover,
+        Walker, chain_folder, collect, last_owner, record_key, seal_key, valid_records,
     },
 };
 use storage_format::StorageId;
@@ -41,12 +41,20 @@ async fn try_take(
     node: &str,
     packets: &mut Vec<String>,
 ) -> Result<Takeover, TierError> {
-    let node = NodeName::new(node).unwrap();
-    Chain::take_over(bucket, storage(), &node, &mut |record| {
+    let node = claimant(node);
+    Chain::take_over(bucket, storage(), &node, &mut |record: Record| {
         packets.push(String::from_utf8(record.payload.to_vec()).unwrap());
         Ok(())
     })
     .await
+}
+
+/// A node; each has a data folder of its own.
+fn claimant(node: &str) -> Claimant {
+    Claimant {
+        node: NodeName::new(node).unwrap(),
+        identity: u64::from(node.as_bytes()[0]),
+    }
 }
 
 async fn take(bucket: &Bucket, node: &str) -> (Chain, String) {
@@ -233,7 +241,7 @@ async fn what_is_too_long_is_neither_written_nor_fetched() {
         .requests()
         .bytes_read
         .load(std::sync::atomic::Ordering::Relaxed);
-    let end = valid_records(&bucket, storage(), &mut |_| Ok(())).await;
+    let end = valid_records(&bucket, storage(), &mut |_: Record| Ok(())).await;
     assert!(matches!(end, Err(TierError::Damaged { .. })), "{end:?}");
     let after = bucket
         .requests()
@@ -252,7 +260,7 @@ async fn a_storage_that_is_sealed_meanwhile_is_not_owned() {
     for _ in 0..12 {
         append(&mut chain, "a").await.unwrap();
     }
-    let second = NodeName::new("second").unwrap();
+    let second = claimant("second");
     let mut on_packets = |record: Record| {
         if record.number == 1 {
             let body = Bytes::from_static(b"sealed");
@@ -268,7 +276,7 @@ async fn a_storage_that_is_sealed_meanwhile_is_not_owned() {
     assert!(matches!(taken, Ok(Takeover::Sealed(seal)) if seal == "sealed"));
     // The hole is not taken for the end.
     assert_eq!(numbers(&bucket).await, [0, 13]);
-    let end = valid_records(&bucket, storage(), &mut |_| Ok(())).await;
+    let end = valid_records(&bucket, storage(), &mut |_: Record| Ok(())).await;
     assert_eq!(end.unwrap().next, 1);
 }
 
@@ -302,8 +310,8 @@ async fn a_node_that_comes_back_takes_nothing_from_another() {
     let world = World::new(9);
     let bucket = calm(&world);
     let resume = async |name: &str| {
-        let node = NodeName::new(name).unwrap();
-        Chain::resume(&bucket, storage(), &node, &mut |_| Ok(())).await
+        let node = claimant(name);
+        Chain::resume(&bucket, storage(), &node, &mut |_: Record| Ok(())).await
     };
     let Ok(Takeover::Owned(first)) = resume("one").await else {
         panic!("a new storage is everybody's");
@@ -342,4 +350,46 @@ async fn a_record_that_somebody_removed_ends_no_chain() {
         last_owner(&bucket, storage()).await.unwrap().unwrap().epoch,
         1
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_data_folder_of_the_same_name_resumes_nothing() {
+    let bucket = calm(&World::new(9));
+    let here = claimant("one");
+    let elsewhere = Claimant {
+        identity: here.identity + 1,
+        ..here.clone()
+    };
+    let resume = async |claimant: &Claimant| {
+        Chain::resume(&bucket, storage(), claimant, &mut |_: Record| Ok(())).await
+    };
+    let Ok(Takeover::Owned(mut chain)) = resume(&here).await else {
+        panic!("a new storage is everybody's");
+    };
+    assert!(here.made(chain.owner()) && !elsewhere.made(chain.owner()));
+    let error = resume(&elsewhere).await.unwrap_err();
+    assert!(matches!(error, TierError::Superseded { .. }), "{error}");
+    chain.look().await.unwrap();
+    append(&mut chain, "a").await.unwrap();
+    chain.look().await.unwrap();
+    // Somebody decides against a takeover behind the last packets: nothing has happened.
+    struct Unwilling(usize);
+    impl Walker for Unwilling {
+        fn packets(&mut self, _: Record) -> Result<(), TierError> {
+            self.0 += 1;
+            Ok(())
+        }
+
+        fn may_claim(&mut self) -> Result<(), TierError> {
+            Err(TierError::Settings("no room".to_owned()))
+        }
+    }
+    let mut unwilling = Unwilling(0);
+    let refused = Chain::take_over(&bucket, storage(), &elsewhere, &mut unwilling).await;
+    assert!(matches!(refused, Err(TierError::Settings(_))));
+    assert_eq!(unwilling.0, 1);
+    chain.look().await.unwrap();
+    take(&bucket, "two").await;
+    let error = chain.look().await.unwrap_err();
+    assert!(matches!(error, TierError::Superseded { .. }), "{error}");
 }

@@ -150,7 +150,7 @@ async fn serve_until_stopped(
     let ports = Ports::open(&config)?;
     let addresses = ports.addresses()?;
     let address = addresses.http;
-    let tier = Tier::open(&config, address)?;
+    let tier = open_tier(&config, address, &engine).await?;
     let http = config.http.clone();
     let metrics = Arc::new(Metrics::default());
     let app = AppState::new(
@@ -194,6 +194,19 @@ async fn serve_until_stopped(
     }
     tracing::info!("the server has shut down");
     Ok(())
+}
+
+/// The object store, if there is one, and what the data folder knows of it.
+async fn open_tier(
+    config: &Config,
+    address: SocketAddr,
+    engine: &Engine,
+) -> Result<Option<Arc<Tier>>, AppError> {
+    let tier = Tier::open(config, address)?;
+    if let Some(tier) = &tier {
+        tier.learn(engine).await?;
+    }
+    Ok(tier)
 }
 
 fn watch_certificates(app: &AppState, tls: Arc<Tls>) -> JoinHandle<()> {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use recording::Recorder;
-use storage_core::Engine;
+use storage_core::{Engine, Replica, StorageError};
+use storage_format::storage_file::StorageState;
+use storage_format::{AgentId, StorageId, StreamId, StreamPosition};
 use tokio::sync::watch;
 
 use crate::access::Access;
@@ -26,6 +28,7 @@ use crate::open_files::OpenFiles;
 use crate::provenance::Provenances;
 use crate::query::{Queries, UnreadableData};
 use crate::range::Buffers;
+use crate::tier::chains::ChainReplica;
 use crate::tier::store::Tier;
 use crate::watched_tasks::WatchedTasks;
 
@@ -124,6 +127,34 @@ impl AppState {
             metrics,
             stage,
         })
+    }
+
+    /// Waits until the packets of a stream before `next` are in the object store, if they have to be
+    /// before they are acknowledged: who asks for the next position takes them for acknowledged.
+    pub(crate) async fn wait_chained(
+        &self,
+        id: StorageId,
+        key: (AgentId, StreamId),
+        next: StreamPosition,
+    ) -> Result<(), StorageError> {
+        let chains = self.tier.as_ref().and_then(|tier| tier.chains());
+        let (Some(chains), Some(last)) = (chains, next.sequence.checked_sub(1)) else {
+            return Ok(());
+        };
+        if self.engine.storages().get(id)?.state == StorageState::Finalized {
+            return Ok(());
+        }
+        let last = StreamPosition::new(next.epoch, last);
+        let found = self
+            .engine
+            .reading()
+            .packet_at(id, key.clone(), last)
+            .await?;
+        let Some(packet) = found else {
+            return Ok(());
+        };
+        let replica = ChainReplica(Arc::clone(chains));
+        replica.wait(id, &key.0, &key.1, packet.entry.number).await
     }
 
     /// Ends what appends to the object store: nobody waits for it any more.

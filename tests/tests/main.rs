@@ -58,6 +58,7 @@ mod notes;
 mod object_store;
 mod operation;
 mod otlp_grpc;
+mod ownership;
 mod packet_times;
 mod page;
 mod partial_spans;

@@ -17,22 +17,22 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const STREAM: u64 = 5;
+pub(crate) const STREAM: u64 = 5;
 
 /// A node whose packets are in the store before they are acknowledged.
-fn node(store: &ObjectStore, name: &str) -> Settings {
+pub(crate) fn node(store: &ObjectStore, name: &str) -> Settings {
     store.settings(name, CHAINED)
 }
 
 const CHAINED: &str = "durability = \"object\"\nappend_interval_ms = 20\nrequest_seconds = 3\n";
 
-fn start(settings: &Settings) -> (TempDir, Server) {
+pub(crate) fn start(settings: &Settings) -> (TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), settings);
     (folder, server)
 }
 
-fn until(what: &str, server: &Server, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, server: &Server, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}:\n{}", server.log());
@@ -40,7 +40,7 @@ fn until(what: &str, server: &Server, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-fn adopt(server: &Server, storage: &str) -> Value {
+pub(crate) fn adopt(server: &Server, storage: &str) -> Value {
     let path = format!("/storages/{storage}/adopt");
     server
         .api()
@@ -68,14 +68,14 @@ fn payloads(server: &Server, storage: &str) -> Vec<Vec<u8>> {
 }
 
 /// The storage has the packets of the stream from the first to the one before `end`, once each.
-fn has_all(server: &Server, storage: &str, end: u64) {
+pub(crate) fn has_all(server: &Server, storage: &str, end: u64) {
     let found = payloads(server, storage);
     let expected: Vec<_> = (0..end).map(|sequence| packet(STREAM, sequence)).collect();
     assert_eq!(found.len(), expected.len(), "{}", server.log());
     assert!(found == expected, "other packets");
 }
 
-fn push(server: &Server, agent: &Agent, sequences: std::ops::Range<u64>) {
+pub(crate) fn push(server: &Server, agent: &Agent, sequences: std::ops::Range<u64>) {
     let mut api = server.api();
     for sequence in sequences {
         agent.push(&mut api, sequence, &packet(STREAM, sequence));
@@ -240,6 +240,13 @@ fn without_the_store_nothing_is_acknowledged() {
             (503, "object_store_unavailable")
         );
     }
+    // Who asks where to go on is not told that it was.
+    let head = Request::new("HEAD", agent.path()).header("tracehold-epoch", 1);
+    let asked = one.api().send(&head).unwrap();
+    assert_eq!(
+        (asked.status, asked.header("tracehold-next-sequence")),
+        (503, None)
+    );
     // Also after a restart, with the store still down.
     one.kill();
     one.restart();
@@ -459,7 +466,7 @@ fn an_agent_goes_on_at_another_node_by_itself() {
     has_all(&two, &storage, 8);
 }
 
-fn signal(server: &Server, name: &str) {
+pub(crate) fn signal(server: &Server, name: &str) {
     let sent = std::process::Command::new("kill")
         .args([format!("-{name}"), server.pid().to_string()])
         .status();

@@ -30,7 +30,7 @@ mod walk;
 
 pub use collection::{Collected, collect};
 pub use keys::{chain_folder, record_key, seal_key};
-pub use owner::{Chain, Takeover};
+pub use owner::{Chain, Claimant, Takeover, Walker};
 pub use record::{PAYLOAD_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind};
 pub use sequence::Owner;
-pub use walk::{ChainEnd, last_owner, packets_before, valid_records};
+pub use walk::{ChainEnd, Standing, last_owner, packets_before, standing, valid_records};

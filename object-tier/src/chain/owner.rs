@@ -3,14 +3,67 @@
 use bytes::Bytes;
 use futures_util::StreamExt;
 use storage_format::StorageId;
+use uuid::Uuid;
 
 use super::{
     keys::{chain_folder, record_key},
-    record::{Author, Location, Record, RecordKind, decode, encode},
+    record::{Author, Location, RECORD_BYTES_MAX, Record, RecordKind, decode, encode},
     sequence::Owner,
     walk::{Walk, fetch_seal},
 };
 use crate::{Bucket, Creation, NodeName, TierError, nonce::nonce};
+
+/// Who takes a storage over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimant {
+    /// The node.
+    pub node: NodeName,
+    /// What distinguishes its data folder from that of another node with the same name. It is part
+    /// of the nonces of its takeovers.
+    pub identity: u64,
+}
+
+impl Claimant {
+    /// A nonce that nobody else has.
+    fn nonce(&self) -> Uuid {
+        let mut bytes = *nonce().as_bytes();
+        bytes[..8].copy_from_slice(&self.identity.to_be_bytes());
+        Uuid::from_bytes(bytes)
+    }
+
+    /// Whether this data folder made a takeover.
+    #[must_use]
+    pub fn made(&self, owner: &Owner) -> bool {
+        owner.node == self.node
+            && owner
+                .nonce
+                .as_bytes()
+                .starts_with(&self.identity.to_be_bytes())
+    }
+}
+
+/// What a walk along a chain is for.
+pub trait Walker: Send {
+    /// Takes a record of packets that count.
+    ///
+    /// # Errors
+    /// To end the walk.
+    fn packets(&mut self, record: Record) -> Result<(), TierError>;
+
+    /// Decides, behind the last packets, whether the storage is to be taken over.
+    ///
+    /// # Errors
+    /// To leave it to its owner.
+    fn may_claim(&mut self) -> Result<(), TierError> {
+        Ok(())
+    }
+}
+
+impl<F: FnMut(Record) -> Result<(), TierError> + Send> Walker for F {
+    fn packets(&mut self, record: Record) -> Result<(), TierError> {
+        self(record)
+    }
+}
 
 /// What a node finds that takes a storage over.
 #[derive(Debug)]
@@ -65,10 +118,10 @@ impl Chain {
     pub async fn take_over(
         bucket: &Bucket,
         storage: StorageId,
-        node: &NodeName,
-        on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+        claimant: &Claimant,
+        walker: &mut impl Walker,
     ) -> Result<Takeover, TierError> {
-        Self::claim(bucket, (storage, Source::Anybody), node, on_packets).await
+        Self::claim(bucket, (storage, Source::Anybody), claimant, walker).await
     }
 
     /// As [`Self::take_over`], but not from another node: for a node that comes back.
@@ -78,29 +131,53 @@ impl Chain {
     pub async fn resume(
         bucket: &Bucket,
         storage: StorageId,
-        node: &NodeName,
-        on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+        claimant: &Claimant,
+        walker: &mut impl Walker,
     ) -> Result<Takeover, TierError> {
-        Self::claim(bucket, (storage, Source::Itself), node, on_packets).await
+        Self::claim(bucket, (storage, Source::Itself), claimant, walker).await
     }
 
     async fn claim(
         bucket: &Bucket,
         (storage, from): (StorageId, Source),
-        node: &NodeName,
-        on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+        claimant: &Claimant,
+        walker: &mut impl Walker,
     ) -> Result<Takeover, TierError> {
         // A collected chain would only get one more `own`.
         if let Some(seal) = fetch_seal(bucket, storage).await? {
             return Ok(Takeover::Sealed(seal));
         }
-        let claimed = claim(bucket, (storage, from), node, on_packets).await;
+        let claimed = claim(bucket, (storage, from), claimant, walker).await;
         // Again: what was read in front of our `own` may have been sealed and collected meanwhile.
         let decides = matches!(claimed, Ok(_) | Err(TierError::Damaged { .. }));
         if decides && let Some(seal) = fetch_seal(bucket, storage).await? {
             return Ok(Takeover::Sealed(seal));
         }
         claimed
+    }
+
+    /// Looks whether another node has taken the storage over, by one request.
+    ///
+    /// # Errors
+    /// `Superseded` when one has, and when the store does not answer.
+    pub async fn look(&self) -> Result<(), TierError> {
+        self.check_open()?;
+        let location = self.location();
+        let Some(found) = self
+            .bucket
+            .get_at_most(&location.key(), RECORD_BYTES_MAX)
+            .await?
+        else {
+            return Ok(());
+        };
+        let found = decode(&found, location)?;
+        if found.epoch < self.owner.epoch {
+            return Ok(());
+        }
+        Err(TierError::Superseded {
+            storage: self.storage.to_string(),
+            reason: superseded_by(&found.node, found.epoch, found.number),
+        })
     }
 
     /// The storage.
@@ -260,14 +337,14 @@ async fn check_end(bucket: &Bucket, end: Location) -> Result<(), TierError> {
 async fn claim(
     bucket: &Bucket,
     (storage, from): (StorageId, Source),
-    node: &NodeName,
-    on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
+    claimant: &Claimant,
+    walker: &mut impl Walker,
 ) -> Result<Takeover, TierError> {
-    let nonce = nonce();
+    let nonce = claimant.nonce();
     let mut walk = Walk::new(bucket, storage);
     loop {
         if !walk.sequence.is_closed {
-            walk.run(on_packets).await?;
+            walk.run(&mut |record| walker.packets(record)).await?;
         }
         if walk.sequence.is_closed
             && let Some(owner) = walk.sequence.owner
@@ -276,7 +353,7 @@ async fn claim(
         }
         if from == Source::Itself
             && let Some(last) = walk.sequence.owner.as_ref()
-            && last.node != *node
+            && !claimant.made(last)
         {
             let (node, epoch, number) = (&last.node, last.epoch, last.number);
             return Err(TierError::Superseded {
@@ -286,13 +363,14 @@ async fn claim(
         }
         let owner = Owner {
             epoch: following(storage, walk.sequence.epoch())?,
-            node: node.clone(),
+            node: claimant.node.clone(),
             nonce,
             number: walk.next,
         };
         let number = walk.next;
         let location = Location { storage, number };
         check_end(bucket, location).await?;
+        walker.may_claim()?;
         let own = encode(location, RecordKind::Own, author(&owner), &[])?;
         let found = match bucket.create(&location.key(), own).await? {
             Creation::Made => {
@@ -313,6 +391,6 @@ async fn claim(
             });
         }
         // The owner before was faster: its record counts, and the next number is tried.
-        let _ = walk.step(found, on_packets)?;
+        let _ = walk.step(found, &mut |record| walker.packets(record))?;
     }
 }

@@ -113,7 +113,7 @@ impl Location {
     }
 
     fn damaged(self, problem: &str) -> TierError {
-        let advice = "restore the object, or give the storage up";
+        let advice = "restore the object, or delete the storage";
         TierError::damaged(&self.key(), format!("{problem}; {advice}"))
     }
 }

@@ -92,6 +92,24 @@ pub fn packets_before(
 /// # Errors
 /// When the store does not answer, or the record of the owner is damaged.
 pub async fn last_owner(bucket: &Bucket, storage: StorageId) -> Result<Option<Owner>, TierError> {
+    let standing = standing(bucket, storage).await?;
+    Ok(standing.map(|standing| standing.owner))
+}
+
+/// Who owns a storage, and whether its chain is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The last owner.
+    pub owner: Owner,
+    /// Whether it has closed the chain: any node may seal the storage.
+    pub is_closed: bool,
+}
+
+/// As [`last_owner`], and whether the chain is closed.
+///
+/// # Errors
+/// As [`last_owner`].
+pub async fn standing(bucket: &Bucket, storage: StorageId) -> Result<Option<Standing>, TierError> {
     let mut listed = bucket.list(&chain_folder(storage));
     let mut newest = None;
     while let Some(object) = listed.next().await {
@@ -109,11 +127,14 @@ pub async fn last_owner(bucket: &Bucket, storage: StorageId) -> Result<Option<Ow
         return Ok(None);
     };
     let header = decode_header(&bytes, location)?;
-    Ok(Some(Owner {
-        epoch: header.epoch,
-        node: header.node,
-        nonce: header.nonce,
-        number,
+    Ok(Some(Standing {
+        owner: Owner {
+            epoch: header.epoch,
+            node: header.node,
+            nonce: header.nonce,
+            number,
+        },
+        is_closed: header.kind == RecordKind::Close,
     }))
 }
 

@@ -7,7 +7,9 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 use object_tier::{
     Bucket, Creation, NodeName, TierError,
-    chain::{Chain, RECORD_HEADER_BYTES, Record, Takeover, chain_folder, collect, seal_key},
+    chain::{
+        Chain, Claimant, RECORD_HEADER_BYTES, Record, Takeover, chain_folder, collect, seal_key,
+    },
 };
 use storage_format::StorageId;
 use tokio::sync::{mpsc, oneshot};
@@ -166,7 +168,11 @@ impl Node {
             Ok(())
         };
         let storage = self.run.storage;
-        let taken = Chain::take_over(&self.bucket, storage, &self.name, &mut on_packets).await;
+        let claimant = Claimant {
+            node: self.name.clone(),
+            identity: 7,
+        };
+        let taken = Chain::take_over(&self.bucket, storage, &claimant, &mut on_packets).await;
         match taken {
             Ok(Takeover::Owned(chain)) => {
                 self.run.tally(|tally| tally.takeovers += 1);

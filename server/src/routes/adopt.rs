@@ -127,6 +127,12 @@ fn refused(error: TakeoverError) -> Problem {
             .detail(detail)
             .cause("open storages can be taken over when their packets are in the object store")
             .remedy("set object_store.durability to \"object\" and start the server again"),
+        TakeoverError::UnchainedWriterLives(_) => {
+            conflict("writer_lives", "the writer of the storage lives")
+                .detail(detail)
+                .cause("its packets are not in the object store, so nothing keeps it from going on")
+                .remedy("stop that node first, or push to it")
+        }
         TakeoverError::WriterLives(_) => {
             conflict("writer_lives", "the writer of the storage lives")
                 .detail(detail)

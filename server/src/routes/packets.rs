@@ -84,6 +84,7 @@ pub(super) async fn next_sequence(
         .ingest()
         .next_position(id, &agent, &stream)
         .await?;
+    app.wait_chained(id, (agent, stream), next).await?;
     Ok((StatusCode::OK, position_fields(next)).into_response())
 }
 

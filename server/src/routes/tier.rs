@@ -201,7 +201,7 @@ fn refused_upload(error: UploadError) -> Problem {
     match error {
         UploadError::Storage(error) => error.into(),
         UploadError::Store(error) => store_failed(error.to_string()),
-        UploadError::Superseded(..) => Problem::new(
+        UploadError::Superseded(..) | UploadError::NotOwner(..) => Problem::new(
             StatusCode::CONFLICT,
             "storage_superseded",
             "another node has sealed the storage",
@@ -250,6 +250,7 @@ pub(super) struct NodesDocument {
 pub(super) struct NodesQuery {
     /// Only nodes that live, in the order in which they should be asked for this storage: whoever
     /// asks them in this order finds its bytes in the cache of the first.
+    #[param(pattern = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")]
     storage: Option<String>,
 }
 

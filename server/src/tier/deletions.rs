@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use object_tier::{TierError, remove_storage};
-use storage_core::StorageError;
+use storage_core::{StorageError, is_held};
 use storage_format::StorageId;
+use storage_format::storage_file::StorageState;
 
-use super::Tier;
+use super::{Tier, takeover};
 use crate::app_state::AppState;
 
 /// The document with the ids, one a line.
@@ -52,6 +53,21 @@ impl Drop for Deleting<'_> {
     }
 }
 
+/// Makes sure that this node has the storage, and that nobody goes on with it.
+async fn end_chain(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> Result<(), StorageError> {
+    let Some(chains) = tier.chains() else {
+        return Ok(());
+    };
+    let closed = chains.close_for_deletion(id).await;
+    if matches!(closed, Err(StorageError::Superseded { .. })) {
+        // Whoever repeats the deletion is sent to the new writer.
+        if let Err(error) = takeover::replace_outdated(app, tier).await {
+            tracing::debug!(%error, "outdated copies are set aside in the next round");
+        }
+    }
+    closed
+}
+
 /// Deletes a storage with `delete`, which deletes it here, and in the store. Also one that is not
 /// known to be there: an upload may be on its way, and must find that it is gone.
 ///
@@ -65,7 +81,10 @@ pub(crate) async fn forget_everywhere(
     let Some(tier) = &app.tier else {
         return delete.await;
     };
-    app.engine.storages().get(id)?;
+    let info = app.engine.storages().get(id)?;
+    if info.state != StorageState::Finalized && !is_held(&info) {
+        end_chain(app, tier, id).await?;
+    }
     let deleting = Deleting::begin(tier, id);
     let note = |ids: &mut BTreeSet<StorageId>| {
         ids.insert(id);
@@ -84,6 +103,7 @@ pub(crate) async fn forget_everywhere(
         // Its task would go on appending.
         if deleted.is_ok() {
             chains.forget(id);
+            chains.known().forget(id).await;
         }
     }
     tier.wake();

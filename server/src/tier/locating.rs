@@ -107,9 +107,10 @@ async fn here(tier: &Tier, info: &StorageInfo, is_push: bool) -> Located {
     }
     let is_written = matches!(info.state, StorageState::Open | StorageState::Recording);
     if is_push && is_written && !chains.is_open(info.id).await {
-        let said = chains.failure();
+        let said = chains.failure_of(info.id);
         let reason = said.unwrap_or_else(|| "it does not say who owns the storage".to_owned());
-        return Located::Elsewhere(Box::new(unavailable(reason)));
+        let problem = problem("object_store_unavailable").detail(reason);
+        return Located::Elsewhere(Box::new(problem.retry_after(1).into_response()));
     }
     Located::Here
 }

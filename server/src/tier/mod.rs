@@ -13,6 +13,7 @@ mod nodes;
 mod rounds;
 mod source;
 pub(crate) mod store;
+mod survey;
 mod table;
 mod takeover;
 mod uploads;

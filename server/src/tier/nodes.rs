@@ -75,6 +75,14 @@ impl Nodes {
         &self.name
     }
 
+    /// Whether another server that lives has the name of this node.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        let latest = self.latest.lock();
+        latest
+            .find(&self.name)
+            .is_some_and(|node| node.is_ambiguous)
+    }
+
     /// Whether a node gave a sign of life a moment ago.
     pub(super) fn is_live(&self, node: &NodeName) -> bool {
         let latest = self.latest.lock();

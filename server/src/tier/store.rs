@@ -10,7 +10,7 @@ use storage_core::Engine;
 use storage_format::StorageId;
 use tokio::sync::watch;
 
-use super::chains::{ChainReplica, Chains, Pace};
+use super::chains::{ChainReplica, Chains, Known, Pace};
 use super::nodes::{self, NodeDocument};
 use super::source;
 use crate::config::{Config, Durability, ObjectStoreConfig};
@@ -48,6 +48,7 @@ pub(crate) struct Tier {
     pub(super) nodes: nodes::Nodes,
     /// With `durability = "object"`, since the engine is there.
     pub(super) chains: OnceLock<Arc<Chains>>,
+    known: OnceLock<Known>,
     /// Counts the reasons to begin the next rounds now.
     pub(super) wake: watch::Sender<u64>,
 }
@@ -121,21 +122,49 @@ impl Tier {
             deleting: tokio::sync::Mutex::default(),
             nodes,
             chains: OnceLock::new(),
+            known: OnceLock::new(),
             wake: watch::Sender::new(0),
         })))
+    }
+
+    /// Learns what the data folder knows of chains, and sets aside what a crash left incomplete,
+    /// before anything is served.
+    ///
+    /// # Errors
+    /// When the data folder cannot be read or written, or storages with chains are open and this
+    /// node would acknowledge packets without them.
+    pub(crate) async fn learn(&self, engine: &Engine) -> Result<(), StoreError> {
+        let failed = |error: storage_core::StorageError| StoreError(error.to_string());
+        let known = Known::load(engine).await.map_err(failed)?;
+        known.set_aside_incomplete().await.map_err(failed)?;
+        let open = known.open().await;
+        if self.config.durability == Durability::Local
+            && let Some(first) = open.first()
+        {
+            let count = open.len();
+            return Err(StoreError(format!(
+                "durability is local, and {count} open storages have chains ({first}): finalize them \
+                 with durability = \"object\" first, because another node may take them over"
+            )));
+        }
+        // There is one engine.
+        let _ = self.known.set(known);
+        Ok(())
     }
 
     /// Lets the engine fetch absent bytes.
     pub(crate) fn serve(&self, engine: &Engine) {
         let source = source::Source(self.reader.clone());
         engine.tiering().set_source(Arc::new(source));
-        if self.config.durability == Durability::Object {
+        if self.config.durability == Durability::Object
+            && let Some(known) = self.known.get()
+        {
             let place = (&self.bucket, self.nodes.name());
             let pace = Pace {
                 interval: Duration::from_millis(self.config.append_interval_ms),
                 patience: Duration::from_secs(self.config.request_seconds),
             };
-            let chains = Chains::new(place, engine, pace, self.wake.clone());
+            let chains = Chains::new(place, (engine, known), pace, self.wake.clone());
             engine.set_replica(Arc::new(ChainReplica(Arc::clone(&chains))));
             // There is one engine.
             let _ = self.chains.set(chains);

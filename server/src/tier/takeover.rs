@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use object_tier::chain::{Chain, Record, Takeover, last_owner};
+use object_tier::chain::{Chain, Takeover, last_owner, standing};
 use object_tier::{LocalOwner, TierError, is_gone};
 use storage_core::{Progress, StorageError};
 use storage_format::StorageId;
+use storage_format::storage_file::StorageState;
 use thiserror::Error;
 
 use super::Tier;
 use super::adopting::{self, AdoptError};
 use super::chains::{Outdated, RebuildError, rebuild};
+use super::survey::Survey;
 use crate::app_state::AppState;
 
 /// How often a takeover is tried while others take the storage as well.
@@ -37,6 +39,11 @@ pub(crate) enum TakeoverError {
     Off,
     #[error("node {0} writes the storage, and lives")]
     WriterLives(String),
+    #[error(
+        "node {0} writes the storage, lives, and has durability = \"local\": it would go on \
+         acknowledging"
+    )]
+    UnchainedWriterLives(String),
     #[error("the packets of the storage are on the disk of node {0} and nowhere else")]
     NotChained(String),
     /// It is being taken over here.
@@ -125,7 +132,7 @@ pub(crate) async fn take_over(
     // A task of a copy that was here before must not take the storage as well.
     chains.forget(id);
     let is_own = check_owner(tier, id, is_forced).await?;
-    let (taken, end, bytes) = claim(tier, id, (is_own, is_forced)).await?;
+    let (taken, end, bytes) = claim(app, tier, id, (is_own, is_forced)).await?;
     let chain = match taken {
         Takeover::Owned(chain) => Some(chain),
         Takeover::Closed { .. } => None,
@@ -151,44 +158,44 @@ pub(crate) async fn take_over(
 
 /// Takes the chain over; returns it, the number behind its last packets, and their bytes.
 async fn claim(
+    app: &AppState,
     tier: &Tier,
     id: StorageId,
     (mut is_own, is_forced): (bool, bool),
 ) -> Result<(Takeover, u64, u64), TakeoverError> {
-    let (bucket, node) = (&tier.bucket, tier.nodes.name());
+    let chains = tier.chains().ok_or(TakeoverError::Off)?;
+    let (bucket, claimant) = (&tier.bucket, chains.claimant());
     let mut tries = 0;
     loop {
         tries += 1;
-        let (mut end, mut bytes) = (0, 0);
-        let mut on_packets = |record: Record| {
-            end = record.number.saturating_add(1);
-            bytes += record.payload.len() as u64;
-            Ok(())
-        };
+        let mut survey = Survey::new(&app.engine, id);
         let taken = if is_own {
-            Chain::resume(bucket, id, node, &mut on_packets).await
+            Chain::resume(bucket, id, claimant, &mut survey).await
         } else {
-            Chain::take_over(bucket, id, node, &mut on_packets).await
+            Chain::take_over(bucket, id, claimant, &mut survey).await
         };
         match taken {
-            Ok(taken) => return Ok((taken, end, bytes)),
+            Ok(taken) => return Ok((taken, survey.end, survey.bytes)),
             // What this node sent before, and gave up, may have arrived now.
             Err(TierError::Superseded { reason, .. }) => {
                 let owner = last_owner(bucket, id).await?;
-                is_own = owner.is_some_and(|owner| owner.node == *node);
+                is_own = owner.is_some_and(|owner| claimant.made(&owner));
                 // The node before may have come back at this moment: force takes it all the same.
                 if !is_own && !is_forced || tries == TRIES_MAX {
                     return Err(TakeoverError::Superseded(reason));
                 }
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => {
+                let refused = survey.refused.map(TakeoverError::Storage);
+                return Err(refused.unwrap_or_else(|| error.into()));
+            }
         }
     }
 }
 
 /// Sets a copy aside that is here and that another node has instead, whether that was noticed yet
 /// or not.
-async fn forget_outdated(
+pub(super) async fn forget_outdated(
     app: &Arc<AppState>,
     tier: &Tier,
     id: StorageId,
@@ -196,11 +203,13 @@ async fn forget_outdated(
     let Some(chains) = tier.chains() else {
         return Ok(());
     };
-    if app.engine.storages().get(id).is_err() || chains.is_rebuilding(id) {
+    let is_written = app.engine.storages().get(id);
+    let is_written = is_written.is_ok_and(|info| info.state != StorageState::Finalized);
+    if !is_written || chains.is_rebuilding(id) {
         return Ok(());
     }
     let owner = last_owner(&tier.bucket, id).await?;
-    if owner.is_some_and(|owner| owner.node != *tier.nodes.name()) {
+    if owner.is_some_and(|owner| !chains.claimant().made(&owner)) {
         chains.begin(id);
         chains.doubt(id);
         chains.is_open(id).await;
@@ -215,22 +224,35 @@ async fn check_owner(tier: &Tier, id: StorageId, is_forced: bool) -> Result<bool
     if is_gone(&tier.bucket, id).await? {
         return Err(StorageError::StorageNotFound(id).into());
     }
-    let (owner, is_chained) = match last_owner(&tier.bucket, id).await? {
-        Some(owner) => (owner.node, true),
-        None => match LocalOwner::of(&tier.bucket, id).await? {
-            Some(owner) => (owner.node, false),
-            None => return Err(StorageError::StorageNotFound(id).into()),
-        },
+    let chains = tier.chains().ok_or(TakeoverError::Off)?;
+    let Some(standing) = standing(&tier.bucket, id).await? else {
+        let Some(owner) = LocalOwner::of(&tier.bucket, id).await? else {
+            return Err(StorageError::StorageNotFound(id).into());
+        };
+        let node = owner.node.to_string();
+        // It would go on acknowledging: nothing keeps it from that.
+        if owner.node != *tier.nodes.name() && tier.nodes.is_live(&owner.node) {
+            return Err(TakeoverError::UnchainedWriterLives(node));
+        }
+        return if is_forced {
+            Ok(false)
+        } else {
+            Err(TakeoverError::NotChained(node))
+        };
     };
-    let is_own = owner == *tier.nodes.name() && is_chained;
-    if is_forced || is_own {
-        return Ok(is_own);
+    let owner = standing.owner;
+    if chains.claimant().made(&owner) {
+        return Ok(true);
     }
-    if tier.nodes.is_live(&owner) {
-        return Err(TakeoverError::WriterLives(owner.to_string()));
-    }
-    if !is_chained {
-        return Err(TakeoverError::NotChained(owner.to_string()));
+    let is_live = if owner.node == *tier.nodes.name() {
+        // Another data folder of this name.
+        tier.nodes.is_ambiguous()
+    } else {
+        tier.nodes.is_live(&owner.node)
+    };
+    // Behind the close nobody appends.
+    if is_live && !is_forced && !standing.is_closed {
+        return Err(TakeoverError::WriterLives(owner.node.to_string()));
     }
     Ok(false)
 }
@@ -273,6 +295,8 @@ pub(super) async fn replace_outdated(app: &Arc<AppState>, tier: &Tier) -> Result
         app.unreadable.forget(id);
         if is_owned {
             begin(app, id);
+        } else {
+            chains.known().forget(id).await;
         }
     }
     Ok(())

@@ -26,6 +26,12 @@ pub(crate) enum UploadError {
          is here is kept and not uploaded"
     )]
     Superseded(StorageId, String),
+    /// Another node writes the storage.
+    #[error(
+        "storage {0} is written by node `{1}`, which took it over; what is here is kept and not \
+         uploaded"
+    )]
+    NotOwner(StorageId, String),
 }
 
 /// The finalized storages that have to be uploaded, oldest first.
@@ -68,11 +74,13 @@ pub(crate) async fn upload(
     if app.engine.tiering().info(id)?.is_some() {
         return Ok(());
     }
-    if let Some(owner) = chain::last_owner(&tier.bucket, id).await?
-        && owner.node != *tier.nodes.name()
+    // Behind the close of a chain any node that made the storage from it may seal it.
+    if let Some(standing) = chain::standing(&tier.bucket, id).await?
+        && !standing.is_closed
+        && standing.owner.node != *tier.nodes.name()
     {
         tier.superseded.lock().insert(id);
-        return Err(UploadError::Superseded(id, owner.node.to_string()));
+        return Err(UploadError::NotOwner(id, standing.owner.node.to_string()));
     }
     let parts = app.engine.tiering().parts(id).await?;
     progress.begin(parts.large.iter().map(|part| part.length).sum());
@@ -119,6 +127,7 @@ pub(crate) async fn upload(
 pub(super) async fn forget_packets(tier: &Tier, id: StorageId) {
     if let Some(chains) = tier.chains() {
         chains.forget(id);
+        chains.known().forget(id).await;
     }
     match chain::collect(&tier.bucket, id).await {
         Ok(collected) if collected.removed > 0 => tracing::info!(

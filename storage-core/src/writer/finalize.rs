@@ -86,6 +86,10 @@ impl Writer {
                 } else {
                     error
                 };
+                // Who set the storage aside has said why.
+                if matches!(error, StorageError::Superseded { .. }) {
+                    return Err(error);
+                }
                 // A deletion cancels its jobs.
                 Err(self.storage.unless_deleted(error))
             }

@@ -9,7 +9,7 @@ use storage_core::StorageError;
 
 use super::gathering::{Gathered, Told};
 use super::opening::{Opened, Refused, open};
-use super::storage_chain::{Ending, StorageChain};
+use super::storage_chain::{Ending, Failure, StorageChain};
 use super::{Chains, Outdated};
 
 /// The first pause after a failure; each is twice the one before.
@@ -86,13 +86,13 @@ async fn take(chains: &Chains, of: &StorageChain) -> Result<Option<Chain>, Endin
     loop {
         match open(chains, of).await {
             Ok(Opened::Chain(chain)) => {
-                chains.note(None);
+                chains.note(of, None);
                 return Ok(Some(*chain));
             }
             Ok(Opened::Closed) => return Ok(None),
             Err(Refused::Ended(ending)) => return Err(ending),
-            Err(Refused::Later(reason)) => {
-                chains.note(Some(reason));
+            Err(Refused::Later(failure)) => {
+                chains.note(of, Some(failure));
                 pause.wait().await;
             }
         }
@@ -123,6 +123,10 @@ async fn append_all(chains: &Chains, of: &StorageChain, mut chain: Chain) -> Res
         } else if of.is_closing() {
             return settled(chains, of, &mut chain, None).await;
         } else {
+            // Nobody pushes: another node may have the storage, and its reads would be old here.
+            if let Err(TierError::Superseded { reason, .. }) = chain.look().await {
+                return Err(Ending::Superseded(reason));
+            }
             continue;
         }
         if !gathered.is_full() && !of.is_closing() {
@@ -155,11 +159,17 @@ async fn settled(
     loop {
         match placed {
             Ok(()) => {
-                chains.note(None);
+                chains.note(of, None);
                 return Ok(());
             }
             Err(TierError::Superseded { reason, .. }) => return Err(Ending::Superseded(reason)),
-            Err(error) => chains.note(Some(error.to_string())),
+            Err(error) => {
+                let failure = Failure {
+                    reason: error.to_string(),
+                    is_lasting: matches!(error, TierError::Damaged { .. }),
+                };
+                chains.note(of, Some(failure));
+            }
         }
         pause.wait().await;
         if chains.engine.storages().get(of.id).is_err() {

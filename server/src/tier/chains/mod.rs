@@ -9,6 +9,7 @@
 
 mod appending;
 mod gathering;
+mod known;
 mod opening;
 mod rebuilding;
 mod record;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use object_tier::chain::Chain;
+use object_tier::chain::{Chain, Claimant};
 use object_tier::{Bucket, NodeName};
 use parking_lot::Mutex;
 use storage_core::{Engine, Replica, Replicated, StorageError};
@@ -27,8 +28,10 @@ use storage_format::data_file::LeafPath;
 use storage_format::{AgentId, LeafId, StorageId, StreamId};
 use tokio::sync::watch;
 
+pub(crate) use known::Known;
 pub(crate) use rebuilding::{RebuildError, rebuild};
-use storage_chain::{Ending, StorageChain};
+pub(crate) use record::sections;
+use storage_chain::{Ending, Failure, StorageChain};
 
 /// A stream of a storage.
 type StreamKey = (AgentId, StreamId);
@@ -71,7 +74,8 @@ pub(crate) struct Pace {
 #[derive(Debug)]
 pub(crate) struct Chains {
     bucket: Bucket,
-    node: NodeName,
+    claimant: Claimant,
+    known: Known,
     engine: Engine,
     pace: Pace,
     chains: Mutex<HashMap<StorageId, Arc<StorageChain>>>,
@@ -88,13 +92,17 @@ pub(crate) struct Chains {
 impl Chains {
     pub(crate) fn new(
         (bucket, node): (&Bucket, &NodeName),
-        engine: &Engine,
+        (engine, known): (&Engine, &Known),
         pace: Pace,
         wake: watch::Sender<u64>,
     ) -> Arc<Self> {
         Arc::new(Self {
             bucket: bucket.clone(),
-            node: node.clone(),
+            claimant: Claimant {
+                node: node.clone(),
+                identity: known.identity(),
+            },
+            known: known.clone(),
             engine: engine.clone(),
             pace,
             chains: Mutex::default(),
@@ -171,6 +179,16 @@ impl Chains {
         !self.is_rebuilding(id) && self.of(id).opened(self.pace.patience).await
     }
 
+    /// This node, as owner of chains.
+    pub(crate) fn claimant(&self) -> &Claimant {
+        &self.claimant
+    }
+
+    /// What the data folder knows of chains.
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
+    }
+
     /// Whether a storage is made again from its chain at this moment.
     pub(crate) fn is_rebuilding(&self, id: StorageId) -> bool {
         self.rebuilding.lock().contains(&id)
@@ -208,19 +226,56 @@ impl Chains {
             .send_modify(|reasons| *reasons = reasons.wrapping_add(1));
     }
 
-    /// Notes whether the store did what was asked.
-    fn note(&self, failure: Option<String>) {
+    /// Notes whether the store did what was asked for a storage.
+    fn note(&self, of: &StorageChain, failure: Option<Failure>) {
+        of.note(failure.clone());
         let mut noted = self.failure.lock();
-        if let (None, Some(error)) = (&*noted, &failure) {
+        if let (None, Some(failure)) = (&*noted, &failure) {
             tracing::warn!(
-                error,
+                storage = %of.id, error = failure.reason,
                 "the object store takes no packets; nothing is acknowledged until it does"
             );
         }
         if noted.is_some() && failure.is_none() {
             tracing::info!("the object store takes packets again");
         }
-        *noted = failure;
+        *noted = failure.map(|failure| failure.reason);
+    }
+
+    /// Why the chain of a storage is not appended to, if it is not.
+    pub(crate) fn failure_of(&self, id: StorageId) -> Option<String> {
+        let chain = self.chains.lock().get(&id).cloned();
+        chain
+            .and_then(|chain| chain.failure())
+            .map(|failure| failure.reason)
+    }
+
+    /// Ends the chain of a storage that is to be deleted, so that nobody appends to it afterwards.
+    /// One that is damaged needs no end: nobody can open it.
+    ///
+    /// # Errors
+    /// When another node has the storage, or the store does not answer.
+    pub(crate) async fn close_for_deletion(
+        self: &Arc<Self>,
+        id: StorageId,
+    ) -> Result<(), StorageError> {
+        let chain = self.of(id);
+        match tokio::time::timeout(self.pace.patience, chain.closed()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) if chain.failure().is_some_and(|failure| failure.is_lasting) => Ok(()),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(self.not_taken(id)),
+        }
+    }
+
+    fn not_taken(&self, storage: StorageId) -> StorageError {
+        let seconds = self.pace.patience.as_secs();
+        let said = self.failure_of(storage);
+        StorageError::NotReplicated {
+            storage,
+            reason: said
+                .unwrap_or_else(|| format!("the object store has not answered within {seconds} s")),
+        }
     }
 
     /// Why the store does not take packets, if it does not.
@@ -256,16 +311,7 @@ impl Replica for ChainReplica {
             let patience = chains.pace.patience;
             let chain = chains.of(storage);
             let waited = tokio::time::timeout(patience, chain.reached(&key, number)).await;
-            waited.unwrap_or_else(|_| {
-                let seconds = patience.as_secs();
-                let said = chains.failure();
-                Err(StorageError::NotReplicated {
-                    storage,
-                    reason: said.unwrap_or_else(|| {
-                        format!("the object store has not taken them within {seconds} s")
-                    }),
-                })
-            })
+            waited.unwrap_or_else(|_| Err(chains.not_taken(storage)))
         })
     }
 

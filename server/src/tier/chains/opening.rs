@@ -10,7 +10,7 @@ use storage_format::storage_file::StorageState;
 use storage_format::{LeafId, StorageId, StreamPosition};
 
 use super::record::sections;
-use super::storage_chain::{Ending, StorageChain};
+use super::storage_chain::{Ending, Failure, StorageChain};
 use super::{Chains, StreamKey};
 
 /// What a node finds that may append, or may not any more.
@@ -26,12 +26,14 @@ pub(super) enum Refused {
     /// For good.
     Ended(Ending),
     /// It is tried again.
-    Later(String),
+    Later(Failure),
 }
 
 impl From<TierError> for Refused {
     fn from(error: TierError) -> Self {
-        Self::Later(error.to_string())
+        let is_lasting = matches!(error, TierError::Damaged { .. });
+        let reason = error.to_string();
+        Self::Later(Failure { reason, is_lasting })
     }
 }
 
@@ -39,7 +41,10 @@ impl From<StorageError> for Refused {
     fn from(error: StorageError) -> Self {
         match error {
             StorageError::StorageNotFound(_) => Self::Ended(Ending::Deleted),
-            error => Self::Later(error.to_string()),
+            error => Self::Later(Failure {
+                reason: error.to_string(),
+                is_lasting: false,
+            }),
         }
     }
 }
@@ -77,19 +82,20 @@ pub(super) async fn open(chains: &Chains, of: &StorageChain) -> Result<Opened, R
         return Err(superseded("another node has deleted it"));
     }
     if let Some(owner) = last_owner(bucket, id).await?
-        && owner.node != chains.node
+        && !chains.claimant.made(&owner)
     {
         let (node, epoch) = (owner.node, owner.epoch);
         return Err(superseded(format!(
             "node {node} took it over, epoch {epoch}"
         )));
     }
+    chains.known.chained(id).await?;
     let mut ends = Ends::new();
     let mut on_packets = |record: Record| note_ends(id, &record, &mut ends);
-    let taken = Chain::resume(bucket, id, &chains.node, &mut on_packets).await;
+    let taken = Chain::resume(bucket, id, &chains.claimant, &mut on_packets).await;
     let chain = match taken {
         Ok(Takeover::Owned(chain)) => Some(chain),
-        Ok(Takeover::Closed { owner }) if owner.node == chains.node => None,
+        Ok(Takeover::Closed { owner }) if chains.claimant.made(&owner) => None,
         Ok(Takeover::Closed { owner }) => {
             return Err(superseded(format!("node {} has closed it", owner.node)));
         }

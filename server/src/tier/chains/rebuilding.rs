@@ -62,6 +62,7 @@ pub(crate) async fn rebuild(
     progress: &Progress,
 ) -> Result<u64, RebuildError> {
     let rebuilding = Rebuilding::begin(chains, id);
+    chains.known.rebuilding(id).await?;
     let mut building = Building {
         engine: &chains.engine,
         id,
@@ -86,6 +87,8 @@ pub(crate) async fn rebuild(
         }
         return Err(error);
     }
+    // A crash before this makes it again.
+    chains.known.chained(id).await?;
     // In this order: a push that is let in finds the chain.
     chains.continue_with(id, chain, reached);
     drop(rebuilding);
@@ -182,8 +185,8 @@ impl Building<'_> {
             return Err(TierError::Damaged {
                 key: object_tier::chain::record_key(self.id, number),
                 problem: format!(
-                    "packet {} of epoch {} does not match its checksum; restore the object, or give \
-                     the storage up",
+                    "packet {} of epoch {} does not match its checksum; restore the object, or \
+                     delete the storage",
                     packet.position.sequence, packet.position.epoch
                 ),
             }

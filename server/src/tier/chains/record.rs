@@ -9,12 +9,12 @@ use storage_format::{FormatError, StorageId};
 pub(super) fn damaged(storage: StorageId, number: u64, error: &FormatError) -> TierError {
     TierError::Damaged {
         key: record_key(storage, number),
-        problem: format!("{error}; restore the object, or give the storage up"),
+        problem: format!("{error}; restore the object, or delete the storage"),
     }
 }
 
 /// The sections of a record.
-pub(super) fn sections(
+pub(crate) fn sections(
     storage: StorageId,
     record: &Record,
 ) -> impl Iterator<Item = Result<ChainSection, TierError>> {

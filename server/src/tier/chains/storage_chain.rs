@@ -34,12 +34,22 @@ enum Stage {
     Ended(Ending),
 }
 
+/// Why nothing is appended at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) reason: String,
+    /// Whether waiting is of no use: an object is damaged.
+    pub(super) is_lasting: bool,
+}
+
 #[derive(Debug)]
 struct Shared {
     stage: Stage,
     grown: Grown,
     /// The number of the last packet of each stream that the chain has.
     reached: HashMap<StreamKey, u64>,
+    /// Why the store did not do what was asked last, if it did not.
+    failure: Option<Failure>,
     /// Whether the description of the storage or of an agent may have changed.
     is_redescribed: bool,
     /// How many finalizations wait for the end of the chain.
@@ -66,6 +76,7 @@ impl StorageChain {
                 stage: Stage::Opening,
                 grown: Grown::new(),
                 reached: HashMap::new(),
+                failure: None,
                 is_redescribed: true,
                 closing: 0,
             }),
@@ -170,6 +181,19 @@ impl StorageChain {
         self.shared.lock().stage == Stage::Open
     }
 
+    /// Notes whether the store did what was asked.
+    pub(super) fn note(&self, failure: Option<Failure>) {
+        let is_lasting = failure.as_ref().is_some_and(|failure| failure.is_lasting);
+        self.shared.lock().failure = failure;
+        if is_lasting {
+            self.tell();
+        }
+    }
+
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.shared.lock().failure.clone()
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         matches!(self.shared.lock().stage, Stage::Ended(_))
     }
@@ -209,8 +233,11 @@ impl StorageChain {
 
     /// Waits until it is known whether this node may append, for some time; whether it is.
     pub(super) async fn opened(&self, patience: Duration) -> bool {
-        let known = self.until(|shared| (shared.stage != Stage::Opening).then_some(()));
-        tokio::time::timeout(patience, known).await.is_ok()
+        let known = self.until(|shared| match shared.stage {
+            Stage::Opening => self.lasting(shared).map(|_| false),
+            _ => Some(true),
+        });
+        tokio::time::timeout(patience, known).await.unwrap_or(false)
     }
 
     /// Waits until the chain has a packet.
@@ -225,7 +252,7 @@ impl StorageChain {
                 return Some(Ok(()));
             }
             match &shared.stage {
-                Stage::Opening | Stage::Open => None,
+                Stage::Opening | Stage::Open => self.lasting(shared),
                 Stage::Closed => Some(Err(StorageError::NotReplicated {
                     storage: self.id,
                     reason: "its chain is closed: finalize the storage".to_owned(),
@@ -240,11 +267,23 @@ impl StorageChain {
     pub(super) async fn closed(&self) -> Result<(), StorageError> {
         let _asking = Asking::begin(self);
         self.until(|shared| match &shared.stage {
-            Stage::Opening | Stage::Open => None,
+            Stage::Opening | Stage::Open => self.lasting(shared),
             Stage::Closed => Some(Ok(())),
             Stage::Ended(ending) => Some(Err(self.refusal(ending))),
         })
         .await
+    }
+
+    /// The answer to those who would wait in vain.
+    fn lasting(&self, shared: &Shared) -> Option<Result<(), StorageError>> {
+        let failure = shared
+            .failure
+            .as_ref()
+            .filter(|failure| failure.is_lasting)?;
+        Some(Err(StorageError::NotReplicated {
+            storage: self.id,
+            reason: failure.reason.clone(),
+        }))
     }
 
     fn refusal(&self, ending: &Ending) -> StorageError {

@@ -1,0 +1,193 @@
+//! Who owns an open storage: a node that was taken over changes nothing, a takeover that cannot be
+//! completed takes nothing, and a name is not an identity.
+
+use std::thread;
+use std::time::Duration;
+
+use harness::{Agent, ObjectStore, Request, Server, Settings, packet};
+use serde_json::json;
+
+use crate::takeover::{STREAM, adopt, has_all, node, push, signal, start, until};
+
+/// What a node that was taken over does before it notices.
+#[test]
+fn a_node_that_was_taken_over_deletes_and_finalizes_nothing() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    // It looks again after an hour.
+    let stale = node(&store, "one");
+    let stale = Settings {
+        config: stale
+            .config
+            .replace("check_seconds = 1", "check_seconds = 3600"),
+        ..stale
+    };
+    let (_folder, one) = start(&stale);
+    let (_other, two) = start(&node(&store, "two"));
+    for (method, what) in [("DELETE", ""), ("POST", "/finalize")] {
+        let storage = one.api().create_storage("first");
+        let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
+        push(&one, &agent, 0..3);
+        adopt(&two, &storage);
+        let labels = json!({ "labels": { "legal_hold": "yes" } });
+        let path = format!("/storages/{storage}");
+        two.api().done("PATCH", &path, Some(&labels));
+        let refused = one.api().refused(method, &format!("{path}{what}"), None);
+        assert_eq!(
+            (refused.status, refused.code.as_str()),
+            (503, "storage_taken_over")
+        );
+        push(&two, &agent, 3..5);
+        has_all(&two, &storage, 5);
+    }
+}
+
+/// The owner deletes a storage; the node before finds no free place in the chain.
+#[test]
+fn a_deleted_storage_stays_fenced() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (_folder, one) = start(&node(&store, "one"));
+    let (_other, two) = start(&node(&store, "two"));
+    let storage = one.api().create_storage("first");
+    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
+    push(&one, &agent, 0..3);
+    signal(&one, "STOP");
+    adopt(&two, &storage);
+    let deleted = two
+        .api()
+        .call("DELETE", &format!("/storages/{storage}"), None);
+    assert_eq!(deleted.status, 204, "{}", deleted.brief());
+    until("its packets stay", &two, || {
+        let gone = format!("cluster/s/{storage}/gone");
+        store.keys().contains(&gone)
+    });
+    thread::sleep(Duration::from_secs(2));
+    signal(&one, "CONT");
+    let refused = agent.post(&mut one.api(), 3, &packet(STREAM, 3)).unwrap();
+    assert_ne!(refused.status, 200, "{}", refused.brief());
+    until("it stays here", &one, || {
+        one.api()
+            .call("GET", &format!("/storages/{storage}"), None)
+            .status
+            != 200
+    });
+}
+
+#[test]
+fn a_finalized_storage_whose_node_is_lost_is_sealed_by_another() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let kept = node(&store, "one");
+    let kept = Settings {
+        // It uploads nothing by itself.
+        config: kept.config.clone() + "upload_label = \"never\"\n",
+        ..kept
+    };
+    let (_folder, mut one) = start(&kept);
+    let storage = one.api().create_storage("first");
+    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
+    push(&one, &agent, 0..9);
+    one.api().finalize(&storage);
+    one.kill();
+    let (_other, two) = start(&node(&store, "two"));
+    assert_eq!(
+        adopt(&two, &storage),
+        json!({ "state": "finalized", "packets": 9 })
+    );
+    until("it is not sealed", &two, || {
+        store.keys().contains(&format!("cluster/s/{storage}/seal"))
+    });
+    assert_eq!(adopt(&two, &storage)["state"], "here");
+    has_all(&two, &storage, 9);
+    one.restart();
+    has_all(&one, &storage, 9);
+}
+
+/// Another data folder under the same name is another node.
+#[test]
+fn two_nodes_with_one_name_do_not_share_a_storage() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (_folder, one) = start(&node(&store, "same"));
+    let storage = one.api().create_storage("first");
+    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
+    push(&one, &agent, 0..3);
+    let (_other, two) = start(&node(&store, "same"));
+    Agent::declare(&mut two.api(), &storage, "left", "a", "none");
+    for _ in 0..3 {
+        let answer = agent.post(&mut two.api(), 3, b"other").unwrap();
+        assert_ne!(answer.status, 200, "{}", answer.brief());
+        thread::sleep(Duration::from_millis(700));
+    }
+    push(&one, &agent, 3..6);
+    has_all(&one, &storage, 6);
+}
+
+#[test]
+fn a_node_with_open_chains_does_not_start_without_them() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (folder, mut one) = start(&node(&store, "one"));
+    let storage = one.api().create_storage("first");
+    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
+    push(&one, &agent, 0..3);
+    one.kill();
+    let why = Server::try_start(folder.path(), &store.settings("one", "")).unwrap_err();
+    assert!(
+        why.contains(&storage) && why.contains("durability"),
+        "{why}"
+    );
+    one.restart();
+    push(&one, &agent, 3..4);
+    one.api().finalize(&storage);
+    until("it is not uploaded", &one, || {
+        one.api().storage(&storage)["tier"]["state"] == "uploaded"
+    });
+    one.kill();
+    one.restart_with(&store.settings("one", ""));
+    has_all(&one, &storage, 4);
+}
+
+/// What cannot be stored here is left to its owner, which goes on.
+#[test]
+fn a_takeover_that_cannot_be_completed_takes_nothing() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (_folder, one) = start(&node(&store, "one"));
+    let (_other, two) = start(&node(&store, "two"));
+    let mut sequence = 0;
+    let storage = one.api().create_storage("first");
+    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
+    Agent::register(&mut two.api(), "left");
+    Agent::declare_stream(&mut two.api(), "left", "a", "dft", "none");
+    let path = format!("/storages/{storage}/adopt");
+    let force = json!({ "force": true });
+    for code in ["stream_kind_conflict", "agent_metadata_conflict"] {
+        if code == "agent_metadata_conflict" {
+            two.api().call("DELETE", "/agents/left", None);
+            Agent::register(&mut two.api(), "left");
+            let path = "/api/v1/agents/left/metadata?allow_invalid=true";
+            let request = Request::new("PUT", path).body(b"other");
+            let set = two.api().send(&request).unwrap();
+            assert!(set.status < 300, "{}", set.brief());
+        }
+        push(&one, &agent, sequence..sequence + 2);
+        sequence += 2;
+        let refused = two.api().refused("POST", &path, Some(&force));
+        assert_eq!((refused.status, refused.code.as_str()), (409, code));
+        push(&one, &agent, sequence..sequence + 1);
+        sequence += 1;
+        has_all(&one, &storage, sequence);
+    }
+    // Without the conflict it goes on where it was.
+    assert_eq!(two.api().call("DELETE", "/agents/left", None).status, 204);
+    assert_eq!(adopt(&two, &storage)["packets"], sequence);
+    has_all(&two, &storage, sequence);
+}
