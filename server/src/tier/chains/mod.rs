@@ -311,7 +311,16 @@ impl Replica for ChainReplica {
             let patience = chains.pace.patience;
             let chain = chains.of(storage);
             let waited = tokio::time::timeout(patience, chain.reached(&key, number)).await;
-            waited.unwrap_or_else(|_| Err(chains.not_taken(storage)))
+            waited.unwrap_or_else(|_| {
+                let refused = chains.not_taken(storage);
+                // A store that does not even refuse is noticed here first.
+                let failure = chain.failure().unwrap_or_else(|| Failure {
+                    reason: refused.to_string(),
+                    is_lasting: false,
+                });
+                chains.note(&chain, Some(failure));
+                Err(refused)
+            })
         })
     }
 
