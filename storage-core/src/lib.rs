@@ -131,6 +131,6 @@ pub use repair::{MissingPackets, RepairReport};
 pub use seal_state::SealState;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
-pub use tier::{BlockSource, CachedBytes, Fetching};
+pub use tier::{BlockSource, CachedBytes, Fetching, RangeScan, Scanned};
 pub use tree::{LeafBases, Selection};
 pub use verify::VerifyReport;

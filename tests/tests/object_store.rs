@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 use crate::queries::{answers, push, run, wait_for_indexes};
 
+mod long_reads;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 const EVENTS: u64 = 60_000;
 /// What the names of events are; one of them is rare.
@@ -261,8 +263,8 @@ fn act_offline(server: &mut Server, proxy: &StoreProxy, storage: &str) {
     let (code, out, errors) = run(&source);
     assert_ne!(code, 0, "rows without their bytes: {out}{errors}");
     proxy.set_down(false);
-    let (code, ..) = run(&source);
-    assert_eq!(code, 0);
+    let (code, _, errors) = run(&source);
+    assert_eq!(code, 0, "{errors}");
 }
 
 #[test]

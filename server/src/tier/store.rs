@@ -118,7 +118,10 @@ impl Tier {
     /// Lets the engine fetch absent bytes.
     pub(crate) fn serve(&self, engine: &Engine) {
         let source = source::Source(self.reader.clone());
-        engine.tiering().set_source(Arc::new(source));
+        let ahead_bytes_max = self.config.read_ahead_bytes_max;
+        engine
+            .tiering()
+            .set_source(Arc::new(source), ahead_bytes_max);
     }
 
     pub(crate) fn status(&self) -> Status {

@@ -75,9 +75,10 @@ pub struct Tiering {
 }
 
 impl Tiering {
-    /// Where absent bytes come from.
-    pub fn set_source(&self, source: Arc<dyn BlockSource>) {
-        self.slots.set_source(source);
+    /// Where absent bytes come from, and how many of them readers in order may have in memory, all
+    /// of them together.
+    pub fn set_source(&self, source: Arc<dyn BlockSource>, ahead_bytes_max: u64) {
+        self.slots.set_source(source, ahead_bytes_max);
     }
 
     fn finalized(&self, id: StorageId) -> Result<Arc<Storage>, StorageError> {

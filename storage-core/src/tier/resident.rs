@@ -14,15 +14,16 @@ use parking_lot::Mutex;
 use rustix::fs::{SeekFrom, seek};
 use storage_format::{
     FormatError, FormatErrorKind,
-    checksum::crc32c,
+    checksum::{crc32c, crc32c_append},
     tier_file::{GRANULE_BYTES, granule_checksum},
 };
 use tokio::sync::watch;
 
 use super::{
-    ahead::{Scans, Step},
-    facts::Facts,
+    ahead::Scans,
+    facts::{Facts, Supply},
     granules::{Granules, bytes_of, granules_of, runs},
+    pieces::Pieces,
 };
 use crate::{StorageError, io::open_with_holes};
 
@@ -35,17 +36,18 @@ const RUN: u64 = 64;
 /// A file that may have holes, open since its first reader.
 #[derive(Debug)]
 pub(crate) struct Resident {
-    facts: Arc<Facts>,
+    pub(super) facts: Arc<Facts>,
     file: Arc<File>,
     /// The checksums of its granules.
     sums: Box<[u8]>,
     /// What is in the file and was compared.
     known: Granules,
     /// What was in the file when it was opened.
-    found: Granules,
+    pub(super) found: Granules,
     /// What is being fetched, and what says that it has ended.
     fetching: Mutex<HashMap<u64, watch::Receiver<()>>>,
-    scans: Mutex<Scans>,
+    pub(super) scans: Mutex<Scans>,
+    pub(super) pieces: Pieces,
 }
 
 impl Resident {
@@ -74,6 +76,7 @@ impl Resident {
             found,
             fetching: Mutex::default(),
             scans: Mutex::default(),
+            pieces: Pieces::default(),
         })
     }
 
@@ -81,7 +84,7 @@ impl Resident {
         &self.file
     }
 
-    fn length(&self) -> u64 {
+    pub(super) fn length(&self) -> u64 {
         self.facts.file.length
     }
 
@@ -171,44 +174,50 @@ impl Resident {
     }
 
     /// As [`Self::ensure`], for a thread that may block.
-    fn ensure_blocking(self: &Arc<Self>, range: &Range<u64>) -> io::Result<()> {
+    pub(super) fn ensure_blocking(self: &Arc<Self>, range: &Range<u64>) -> io::Result<()> {
         if self.has(range) {
             return Ok(());
         }
         let this = Arc::clone(self);
         let ranges = [range.clone()];
-        self.facts
-            .cache
-            .handle
-            .block_on(async move { this.ensure(&ranges).await })
+        self.block_on(async move { this.ensure(&ranges).await })
     }
 
-    async fn bytes(&self, range: &Range<u64>) -> io::Result<Bytes> {
-        let source = self.facts.cache.source.read().clone();
-        let Some(source) = source else {
-            let what = format!(
+    pub(super) fn supply(&self) -> io::Result<Supply> {
+        let supply = self.facts.cache.supply.read().clone();
+        supply.ok_or_else(|| {
+            io::Error::other(format!(
                 "{} is in an object store, and none is configured: set [object_store]",
                 self.facts.path.display()
-            );
-            return Err(io::Error::other(what));
-        };
-        let fetched = source.fetch(&self.facts.file.key, range.clone()).await?;
-        if fetched.len() as u64 == range.end.saturating_sub(range.start) {
-            return Ok(fetched);
+            ))
+        })
+    }
+
+    /// Fetches bytes from the beginning of a granule on, and compares them with their checksums.
+    pub(super) async fn slices(&self, range: &Range<u64>) -> io::Result<Vec<Bytes>> {
+        let source = self.supply()?.source;
+        let slices = source.fetch(&self.facts.file.key, range.clone()).await?;
+        let length: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
+        if length != range.end.saturating_sub(range.start) {
+            return Err(io::Error::other(
+                "the object store sent another number of bytes",
+            ));
         }
-        Err(io::Error::other(
-            "the object store sent another number of bytes",
-        ))
+        self.check(range.start, &slices)?;
+        Ok(slices)
     }
 
     /// Fetches a run of granules and writes them into the file.
     async fn fetch(self: Arc<Self>, run: Range<u64>) -> io::Result<()> {
         let range = bytes_of(&run, self.length());
-        let bytes = self.bytes(&range).await?;
+        let slices = self.slices(&range).await?;
         // Not on another thread: all threads that may block can be waiting for this. It is a copy
         // to the page cache of at most 4 MiB.
-        self.check(range.start, &bytes)?;
-        crate::io::write_into_hole(&self.facts.path, &self.file, &bytes, range.start)?;
+        let mut at = range.start;
+        for slice in &slices {
+            crate::io::write_into_hole(&self.facts.path, &self.file, slice, at)?;
+            at = at.saturating_add(slice.len() as u64);
+        }
         let mut new = 0_u64;
         for granule in run {
             let is_new = self.known.add(granule) && !self.found.has(granule);
@@ -219,14 +228,32 @@ impl Resident {
     }
 
     /// Compares fetched bytes, from the beginning of a granule on, with the checksums.
-    fn check(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
-        let granule_bytes = usize::try_from(GRANULE_BYTES).map_err(io::Error::other)?;
-        let first = start / GRANULE_BYTES;
-        for (part, granule) in bytes.chunks(granule_bytes).zip(first..) {
-            let (stored, computed) = (granule_checksum(&self.sums, granule), crc32c(part));
-            if stored != Some(computed) {
-                return Err(self.damaged(granule, stored.unwrap_or_default(), computed));
+    fn check(&self, start: u64, slices: &[Bytes]) -> io::Result<()> {
+        let (mut granule, mut computed, mut left) = (start / GRANULE_BYTES, 0, GRANULE_BYTES);
+        let compare = |granule: u64, computed: u32| {
+            let stored = granule_checksum(&self.sums, granule);
+            if stored == Some(computed) {
+                return Ok(());
             }
+            Err(self.damaged(granule, stored.unwrap_or_default(), computed))
+        };
+        for slice in slices {
+            let mut rest: &[u8] = slice;
+            while !rest.is_empty() {
+                let count = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                let (part, behind) = rest.split_at(count);
+                computed = crc32c_append(computed, part);
+                left = left.saturating_sub(count as u64);
+                rest = behind;
+                if left == 0 {
+                    compare(granule, computed)?;
+                    granule = granule.saturating_add(1);
+                    (computed, left) = (0, GRANULE_BYTES);
+                }
+            }
+        }
+        if left < GRANULE_BYTES {
+            compare(granule, computed)?;
         }
         Ok(())
     }
@@ -261,41 +288,14 @@ impl Resident {
         }
     }
 
-    /// Fills `buffer` from `offset`. A scan passes by the file. Blocks the thread.
-    pub(crate) fn fill(self: &Arc<Self>, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let range = offset..offset.saturating_add(buffer.len() as u64);
-        if range.end > self.length() {
-            return self.file.read_exact_at(buffer, offset);
-        }
-        if !self.has(&range) {
-            let step = self.scans.lock().step(&range, self.length());
-            let bytes = match step {
-                Step::Cached => None,
-                Step::InMemory(bytes) => Some(bytes),
-                Step::Fetch(piece) => Some(self.piece(&range, piece)?),
-            };
-            if let Some(bytes) = bytes {
-                buffer.copy_from_slice(&bytes);
-                return Ok(());
-            }
-            self.ensure_blocking(&range)?;
-        }
-        self.file.read_exact_at(buffer, offset)
+    /// Waits on this thread.
+    pub(super) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.facts.cache.handle.block_on(work)
     }
 
-    /// The bytes `range`, from a piece around them that is fetched into memory.
-    fn piece(&self, range: &Range<u64>, piece: Range<u64>) -> io::Result<Bytes> {
-        let bytes = self.facts.cache.handle.block_on(self.bytes(&piece))?;
-        self.check(piece.start, &bytes)?;
-        self.scans.lock().keep(range.end, piece.start, &bytes);
-        let from = usize::try_from(range.start.saturating_sub(piece.start));
-        let count = usize::try_from(range.end.saturating_sub(range.start));
-        let (from, count) = (from.unwrap_or(usize::MAX), count.unwrap_or(usize::MAX));
-        let end = from.saturating_add(count);
-        if end > bytes.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(bytes.slice(from..end))
+    /// Gives up what is in memory for scans that have ended.
+    pub(super) fn forget_idle_scans(&self) {
+        self.scans.lock().forget_idle();
     }
 }
 

@@ -12,12 +12,15 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use storage_format::{StorageId, tier_file::TieredFile};
-use tokio::runtime::Handle;
+use storage_format::{
+    StorageId,
+    tier_file::{GRANULE_BYTES, TieredFile},
+};
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use super::{
     BlockSource, CachedBytes,
-    facts::{Cache, Facts},
+    facts::{Cache, Facts, Supply},
     resident::Resident,
 };
 use crate::io::replace_with_hole;
@@ -59,14 +62,13 @@ impl Slot {
         Ok(self.facts.take_here())
     }
 
-    /// Closes the file if nobody uses it.
+    /// Closes the file if nobody uses it; otherwise gives up what scans of it left in memory.
     fn close_unused(&self) {
         let mut open = self.open.lock();
-        if open
-            .as_ref()
-            .is_some_and(|file| Arc::strong_count(file) == 1)
-        {
-            *open = None;
+        match &*open {
+            Some(file) if Arc::strong_count(file) == 1 => *open = None,
+            Some(file) => file.forget_idle_scans(),
+            None => {}
         }
     }
 }
@@ -136,7 +138,7 @@ impl Slots {
     /// For storages in `root`. Must be called in a runtime.
     pub(crate) fn new(root: PathBuf) -> Self {
         let cache = Cache {
-            source: RwLock::default(),
+            supply: RwLock::default(),
             handle: Handle::current(),
             here: AtomicU64::new(0),
             hits: AtomicU64::new(0),
@@ -150,8 +152,10 @@ impl Slots {
         }
     }
 
-    pub(crate) fn set_source(&self, source: Arc<dyn BlockSource>) {
-        *self.cache.source.write() = Some(source);
+    pub(crate) fn set_source(&self, source: Arc<dyn BlockSource>, ahead_bytes_max: u64) {
+        let granules = usize::try_from(ahead_bytes_max / GRANULE_BYTES).unwrap_or(usize::MAX);
+        let memory = Arc::new(Semaphore::new(granules.min(Semaphore::MAX_PERMITS)));
+        *self.cache.supply.write() = Some(Supply { source, memory });
     }
 
     /// From now on, bytes of this file of the storage in `folder` may be absent.
