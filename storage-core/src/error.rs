@@ -8,7 +8,7 @@ use storage_format::{
     paths::FileName, storage_file::StorageState,
 };
 
-use crate::{errno::is_transient, file_ends::FileEnds};
+use crate::{errno::is_transient, file_ends::FileEnds, unfetched::Unfetched};
 
 /// Size and checksum of the bytes of a packet, which identify them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -548,6 +548,8 @@ impl StorageError {
                     },
                 };
                 Self::Damaged { path, source }
+            } else if Unfetched::is(&source) {
+                Self::ObjectStore { path, source }
             } else if matches!(
                 Errno::from_io_error(&source),
                 Some(Errno::NOSPC | Errno::DQUOT)

@@ -96,6 +96,7 @@ mod storage_leaves;
 mod tier;
 mod traced;
 mod tree;
+mod unfetched;
 mod verify;
 mod writer;
 

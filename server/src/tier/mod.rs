@@ -8,6 +8,7 @@ mod deletions;
 mod eviction;
 mod labels;
 mod locating;
+mod mending;
 mod nodes;
 mod rounds;
 mod source;

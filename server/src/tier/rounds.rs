@@ -13,7 +13,7 @@ use storage_format::storage_file::StorageState;
 use tokio::sync::watch;
 
 use super::uploads::{UploadError, is_complete, upload, wanted};
-use super::{Tier, adopting, deletions, eviction, labels, table};
+use super::{Tier, adopting, deletions, eviction, labels, mending, table};
 use crate::app_state::AppState;
 use crate::clock;
 use crate::connection::Stage;
@@ -39,25 +39,26 @@ pub(crate) async fn maintain(
         () = signs(&app, &tier) => {}
         () = news(&app, &tier) => {}
         () = uploads(&app, &tier) => {}
+        () = mending::maintain(&app, &tier) => {}
         () = table::maintain(&app, &tier) => {}
     }
 }
 
 /// When the next round begins.
-struct Pace {
+pub(super) struct Pace {
     interval: Duration,
     wake: watch::Receiver<u64>,
 }
 
 impl Pace {
-    fn of(tier: &Tier) -> Self {
+    pub(super) fn of(tier: &Tier) -> Self {
         Self {
             interval: Duration::from_secs(tier.config.check_seconds),
             wake: tier.wake.subscribe(),
         }
     }
 
-    async fn next(&mut self) {
+    pub(super) async fn next(&mut self) {
         // Without a sender there is no server.
         let _ = tokio::time::timeout(self.interval, self.wake.changed()).await;
     }
@@ -188,7 +189,7 @@ async fn look_for_news(
 }
 
 /// Whether a storage was tried a moment ago.
-fn is_refused(tier: &Tier, id: StorageId) -> bool {
+pub(super) fn is_refused(tier: &Tier, id: StorageId) -> bool {
     let mut refused = tier.refused.lock();
     refused.retain(|_, since| since.elapsed() < REFUSED_LASTS);
     refused.contains_key(&id)

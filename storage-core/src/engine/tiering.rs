@@ -2,6 +2,7 @@
 //! come from there.
 
 mod adoption;
+mod restoring;
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use storage_format::{StorageId, paths::FileName, tier_file::TieredFile};
 use tokio::{runtime::Handle, sync::Semaphore};
 
-use super::BlockSource;
+use super::{BlockSource, lost::Lost};
 
 /// A file that may have holes.
 #[derive(Debug)]
@@ -44,6 +44,7 @@ pub(super) struct Cache {
     pub(super) hits: AtomicU64,
     pub(super) misses: AtomicU64,
     pub(super) reads: AtomicU64,
+    pub(super) lost: Lost,
 }
 
 impl Facts {

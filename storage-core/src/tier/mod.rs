@@ -12,7 +12,9 @@
 mod ahead;
 mod facts;
 mod granules;
+mod holes;
 mod known;
+mod lost;
 mod pieces;
 mod resident;
 mod scanning;
@@ -23,6 +25,7 @@ use std::{fmt, future::Future, io, ops::Range, pin::Pin};
 
 use bytes::Bytes;
 
+pub(crate) use holes::has_holes;
 pub(crate) use known::evictable;
 pub(crate) use resident::Resident;
 pub use scanning::{RangeScan, Scanned};

@@ -11,7 +11,6 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rustix::fs::{SeekFrom, seek};
 use storage_format::{
     FormatError, FormatErrorKind,
     checksum::{crc32c, crc32c_append},
@@ -23,9 +22,10 @@ use super::{
     ahead::Scans,
     facts::{Facts, Supply},
     granules::{Granules, bytes_of, granules_of, runs},
+    holes::data_of,
     pieces::Pieces,
 };
-use crate::{StorageError, io::open_with_holes};
+use crate::{StorageError, io::open_with_holes, unfetched::Unfetched};
 
 /// Granules that are fetched although nobody asked for them, because they are between others: 1
 /// MiB.
@@ -55,13 +55,7 @@ impl Resident {
     pub(super) fn open(facts: &Arc<Facts>) -> io::Result<Self> {
         let about = &facts.file;
         let file = open_with_holes(&facts.path, about.length)?;
-        let length = usize::try_from(about.sums_length()).map_err(io::Error::other)?;
-        let mut sums = vec![0; length];
-        let place = facts.sums_path();
-        let read = File::open(&place).and_then(|file| file.read_exact_at(&mut sums, about.sums_at));
-        // It is not the file itself that is gone.
-        read.map_err(|error| io::Error::other(format!("{}: {error}", place.display())))?;
-        about.check_sums(&sums).map_err(io::Error::other)?;
+        let sums = read_sums(facts)?;
         let found = Granules::new(about.granules());
         for data in data_of(&file, about.length)? {
             for granule in granules_of(&data) {
@@ -71,7 +65,7 @@ impl Resident {
         Ok(Self {
             facts: Arc::clone(facts),
             file: Arc::new(file),
-            sums: sums.into(),
+            sums,
             known: Granules::new(about.granules()),
             found,
             fetching: Mutex::default(),
@@ -186,7 +180,7 @@ impl Resident {
     pub(super) fn supply(&self) -> io::Result<Supply> {
         let supply = self.facts.cache.supply.read().clone();
         supply.ok_or_else(|| {
-            io::Error::other(format!(
+            Unfetched::error(format!(
                 "{} is in an object store, and none is configured: set [object_store]",
                 self.facts.path.display()
             ))
@@ -196,10 +190,11 @@ impl Resident {
     /// Fetches bytes from the beginning of a granule on, and compares them with their checksums.
     pub(super) async fn slices(&self, range: &Range<u64>) -> io::Result<Vec<Bytes>> {
         let source = self.supply()?.source;
-        let slices = source.fetch(&self.facts.file.key, range.clone()).await?;
+        let fetched = source.fetch(&self.facts.file.key, range.clone()).await;
+        let slices = fetched.map_err(Unfetched::error)?;
         let length: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
         if length != range.end.saturating_sub(range.start) {
-            return Err(io::Error::other(
+            return Err(Unfetched::error(
                 "the object store sent another number of bytes",
             ));
         }
@@ -268,7 +263,7 @@ impl Resident {
             %error, storage = %self.facts.storage, key = %self.facts.file.key,
             "an object in the object store is not what was uploaded; its bytes are not used"
         );
-        io::Error::other(StorageError::damaged(&self.facts.path)(error))
+        Unfetched::error(StorageError::damaged(&self.facts.path)(error))
     }
 
     /// Compares a granule that was in the file when it was opened; one that does not match is
@@ -315,21 +310,32 @@ impl Drop for Claim {
     }
 }
 
-/// The parts of a file that are no holes.
-fn data_of(file: &File, length: u64) -> io::Result<Vec<Range<u64>>> {
-    let (mut found, mut at) = (Vec::new(), 0);
-    while at < length {
-        let data = match seek(file, SeekFrom::Data(at)) {
-            Ok(data) => data,
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let end = seek(file, SeekFrom::Hole(data))?;
-        if end <= at {
-            break;
-        }
-        found.push(data..end.min(length));
-        at = end;
+/// The checksums of the granules of a file.
+fn read_sums(facts: &Facts) -> io::Result<Box<[u8]>> {
+    let about = &facts.file;
+    let length = usize::try_from(about.sums_length()).map_err(io::Error::other)?;
+    let (mut sums, place) = (vec![0; length], facts.sums_path());
+    let read = File::open(&place).and_then(|file| file.read_exact_at(&mut sums, about.sums_at));
+    let lost = match read {
+        Ok(()) => about.check_sums(&sums).err().map(|error| error.to_string()),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => Some(error.to_string()),
+            // It is not the file itself that is gone.
+            _ => return Err(io::Error::other(format!("{}: {error}", place.display()))),
+        },
+    };
+    let Some(lost) = lost else {
+        return Ok(sums.into());
+    };
+    if facts.cache.lost.add(facts.storage) {
+        tracing::error!(
+            error = lost, storage = %facts.storage, file = %place.display(),
+            "checksums of a storage in the object store are lost; they are made again from its \
+             seal. Check the disk"
+        );
     }
-    Ok(found)
+    Err(Unfetched::error(format!(
+        "{}: {lost}; it is made again from the seal",
+        place.display()
+    )))
 }

@@ -21,9 +21,11 @@ use tokio::{runtime::Handle, sync::Semaphore};
 use super::{
     BlockSource, CachedBytes,
     facts::{Cache, Facts, Supply},
+    holes::files_with_holes,
+    lost::Lost,
     resident::Resident,
 };
-use crate::io::replace_with_hole;
+use crate::{io::replace_with_hole, unfetched::Unfetched};
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::default);
 
@@ -32,6 +34,8 @@ struct Table {
     /// Whether there was ever a slot: without one, no path is looked up.
     is_used: AtomicBool,
     slots: RwLock<HashMap<PathBuf, Arc<Slot>>>,
+    /// Files with holes of which it is not known what belongs into them.
+    refused: RwLock<HashSet<PathBuf>>,
 }
 
 /// A file that may have holes, and the file that is open since its first reader.
@@ -82,12 +86,18 @@ pub(crate) fn resident_at(path: &Path) -> io::Result<Option<Arc<Resident>>> {
         return Ok(None);
     }
     let slot = TABLE.slots.read().get(path).cloned();
+    if slot.is_none() && TABLE.refused.read().contains(path) {
+        return Err(Unfetched::error(
+            "what says where it is in the object store is lost, and is made again from its seal",
+        ));
+    }
     slot.map(|slot| slot.resident()).transpose()
 }
 
 /// Whether the file at `path` may have holes.
 pub(crate) fn has_slot(path: &Path) -> bool {
-    TABLE.is_used.load(Ordering::Acquire) && TABLE.slots.read().contains_key(path)
+    let has = || TABLE.slots.read().contains_key(path) || TABLE.refused.read().contains(path);
+    TABLE.is_used.load(Ordering::Acquire) && has()
 }
 
 /// Forgets the files in a folder: it is removed, or all of their bytes are there.
@@ -95,6 +105,7 @@ pub(crate) fn forget_folder(folder: &Path) {
     if !TABLE.is_used.load(Ordering::Acquire) {
         return;
     }
+    accept_folder(folder);
     let mut slots = TABLE.slots.write();
     slots.retain(|path, slot| {
         let is_other = path.parent() != Some(folder);
@@ -105,8 +116,15 @@ pub(crate) fn forget_folder(folder: &Path) {
     });
 }
 
+/// Refuses no file in a folder any more.
+fn accept_folder(folder: &Path) {
+    let mut refused = TABLE.refused.write();
+    refused.retain(|path| path.parent() != Some(folder));
+}
+
 /// Forgets a file that is about to be replaced by another one.
 pub(crate) fn forget_file(path: &Path) {
+    TABLE.refused.write().remove(path);
     if TABLE.is_used.load(Ordering::Acquire)
         && let Some(slot) = TABLE.slots.write().remove(path)
     {
@@ -144,6 +162,7 @@ impl Slots {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            lost: Lost::default(),
         };
         Self {
             cache: Arc::new(cache),
@@ -184,6 +203,44 @@ impl Slots {
             before.facts.take_here();
         }
         TABLE.is_used.store(true, Ordering::Release);
+    }
+
+    /// Remembers that a storage has lost what says where it is in the object store, and refuses its
+    /// files with holes. Blocks the thread.
+    pub(crate) fn lose(&self, folder: &Path, storage: StorageId) {
+        match files_with_holes(folder) {
+            Ok(files) => TABLE.refused.write().extend(files),
+            // Its bytes are compared with their checksums all the same.
+            Err(error) => tracing::warn!(%error, %storage, "cannot look for files with holes"),
+        }
+        TABLE.is_used.store(true, Ordering::Release);
+        self.cache.lost.add(storage);
+    }
+
+    /// Whether files in `folder` are refused.
+    pub(crate) fn refuses(&self, folder: &Path) -> bool {
+        let refused = TABLE.refused.read();
+        refused.iter().any(|path| path.parent() == Some(folder))
+    }
+
+    /// The storage is known again: its files with holes have slots.
+    pub(crate) fn found(&self, folder: &Path, storage: StorageId) {
+        accept_folder(folder);
+        self.cache.lost.remove(storage);
+    }
+
+    /// The storages that have lost what says where they are.
+    pub(crate) fn lost(&self) -> Vec<StorageId> {
+        self.cache.lost.list()
+    }
+
+    pub(crate) fn has_lost(&self, storage: StorageId) -> bool {
+        self.cache.lost.has(storage)
+    }
+
+    /// Ready when one more has.
+    pub(crate) async fn loss(&self) {
+        self.cache.lost.noticed().await;
     }
 
     /// Lets no file in `folder` be given up until the result is dropped. `None` if that is so

@@ -19,6 +19,8 @@ use futures_util::{FutureExt, future::Shared};
 use storage_format::tier_file::GRANULE_BYTES;
 use tokio::{sync::OwnedSemaphorePermit, task::JoinHandle};
 
+use crate::unfetched::Unfetched;
+
 /// Bytes of the first piece, and of the longest, which is one request.
 pub(super) const FIRST_BYTES: u64 = 256 << 10;
 const LONGEST_BYTES: u64 = 8 << 20;
@@ -235,6 +237,6 @@ impl Window {
 pub(super) fn own_error(error: &Arc<io::Error>) -> io::Error {
     match error.raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),
-        None => io::Error::other(Arc::clone(error)),
+        None => Unfetched::error(error),
     }
 }

@@ -10,6 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod restoring;
 mod scans;
 
 use std::{
