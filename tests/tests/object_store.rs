@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::queries::{answers, push, run, wait_for_indexes};
 
 mod long_reads;
+mod restoring;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const EVENTS: u64 = 60_000;

@@ -64,7 +64,7 @@ async fn round(app: &Arc<AppState>, tier: &Tier) -> Result<(), TierError> {
 async fn mend(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> Result<(), MendError> {
     let tiering = app.engine.tiering();
     let info = app.engine.storages().get(id)?;
-    let known = tiering.info(id)?;
+    let known = tiering.known(id)?;
     let Some(seal) = Seal::get(&tier.bucket, id).await? else {
         tiering.give_up_lost(id);
         return if tiering.has_lost(id) {
@@ -80,7 +80,7 @@ async fn mend(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> Result<(), Men
     }
     let mut made = uploads::tier_file(&seal, &tier.store, seal.sums_at());
     made.is_own = match &known {
-        Some(known) => known.file.is_own,
+        Some(known) => known.is_own,
         None => seal.node == tier.node,
     };
     if known.is_none() {

@@ -4,6 +4,7 @@
 //! uploads wait, storages that are here are served, and `/readyz` says so.
 
 mod adopting;
+mod collecting;
 mod deletions;
 mod eviction;
 mod labels;

@@ -4,14 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use object_tier::{
-    HEARTBEAT_INTERVAL, Hint, TierError, changed_since, collect_unnamed, hour, sealed_since,
-};
+use object_tier::{HEARTBEAT_INTERVAL, Hint, TierError, changed_since, hour, sealed_since};
 use storage_core::{Progress, StorageFilter};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 use tokio::sync::watch;
 
+use super::collecting::Collection;
 use super::uploads::{UploadError, is_complete, upload, wanted};
 use super::{Tier, adopting, deletions, eviction, labels, mending, table};
 use crate::app_state::AppState;
@@ -94,11 +93,11 @@ async fn news(app: &Arc<AppState>, tier: &Tier) {
 
 /// Uploads, and gives space back.
 async fn uploads(app: &Arc<AppState>, tier: &Tier) {
-    let (mut pace, mut uploaded) = (Pace::of(tier), Vec::new());
+    let (mut pace, mut collection) = (Pace::of(tier), Collection::default());
     loop {
         let done = async {
-            upload_all(app, tier, &mut uploaded).await?;
-            collect(tier, &mut uploaded).await
+            upload_all(app, tier, &mut collection).await?;
+            collection.round(app, tier).await
         };
         tier.note("upload", done.await);
         tier.status.lock().waiting = wanted(app, tier).len() as u64;
@@ -110,14 +109,18 @@ async fn uploads(app: &Arc<AppState>, tier: &Tier) {
 async fn upload_all(
     app: &Arc<AppState>,
     tier: &Tier,
-    uploaded: &mut Vec<(StorageId, i64)>,
+    collection: &mut Collection,
 ) -> Result<(), TierError> {
     for info in wanted(app, tier) {
         if !is_complete(app, info.id) {
             continue;
         }
         match upload(app, tier, info.id, &Progress::default()).await {
-            Ok(()) => uploaded.push((info.id, clock::now_ns())),
+            Ok(()) => {
+                if let Ok(Some(known)) = app.engine.tiering().known(info.id) {
+                    collection.add((known.sealed, info.id));
+                }
+            }
             Err(UploadError::Store(error)) if error.is_passing() => return Err(error),
             Err(error) => tracing::error!(
                 %error, storage = %info.id,
@@ -154,8 +157,8 @@ async fn look_for_news(
         match hint {
             Hint::Gone => gone.push(id),
             Hint::Labelled(number) => {
-                let known = app.engine.tiering().info(id);
-                let is_new = matches!(known, Ok(Some(known)) if known.file.label_number < number);
+                let known = app.engine.tiering().known(id);
+                let is_new = matches!(known, Ok(Some(known)) if known.label_number < number);
                 if is_new {
                     labels::take(app, tier, id).await?;
                 }
@@ -193,29 +196,6 @@ pub(super) fn is_refused(tier: &Tier, id: StorageId) -> bool {
     let mut refused = tier.refused.lock();
     refused.retain(|_, since| since.elapsed() < REFUSED_LASTS);
     refused.contains_key(&id)
-}
-
-/// Removes what interrupted uploads left.
-async fn collect(tier: &Tier, uploaded: &mut Vec<(StorageId, i64)>) -> Result<(), TierError> {
-    let grace = Duration::from_secs(tier.config.grace_seconds);
-    let grace_ns = i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX);
-    let now = clock::now_ns();
-    let is_due = |(_, sealed): &(StorageId, i64)| now.saturating_sub(*sealed) > grace_ns;
-    let (due, later): (Vec<_>, Vec<_>) = uploaded.drain(..).partition(is_due);
-    *uploaded = later;
-    for (id, _) in due {
-        let Some(seal) = object_tier::Seal::get(&tier.bucket, id).await? else {
-            continue;
-        };
-        let collected = collect_unnamed(&tier.bucket, id, &seal, grace, now).await?;
-        if collected.objects > 0 {
-            tracing::info!(
-                storage = %id, objects = collected.objects, bytes = collected.bytes,
-                "objects that no seal names were removed from the object store"
-            );
-        }
-    }
-    Ok(())
 }
 
 /// The storages that are written here.

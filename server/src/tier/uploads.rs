@@ -41,7 +41,7 @@ pub(super) fn wanted(app: &AppState, tier: &Tier) -> Vec<StorageInfo> {
     };
     let mut storages = app.engine.storages().list(&filter);
     let is_only_here = |info: &StorageInfo| {
-        let known = app.engine.tiering().info(info.id);
+        let known = app.engine.tiering().known(info.id);
         let is_unknown = matches!(known, Ok(None)) && !app.engine.tiering().has_lost(info.id);
         is_unknown && !tier.superseded.lock().contains(&info.id)
     };

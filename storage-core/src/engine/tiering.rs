@@ -119,6 +119,14 @@ impl Tiering {
         }))
     }
 
+    /// What is known of a storage in the store, without looking at what of it is here.
+    ///
+    /// # Errors
+    /// When there is no such storage.
+    pub fn known(&self, id: StorageId) -> Result<Option<Arc<TierFile>>, StorageError> {
+        Ok(self.registry.known(id)?.tier())
+    }
+
     /// Notes that a storage is in the store. The checksums of granules of its files are durable
     /// before.
     ///
