@@ -110,6 +110,12 @@ impl RangeFile {
         checked.is_some_and(CheckedFile::is_damaged)
     }
 
+    /// Whether it holds up space that was given to others.
+    pub(super) fn is_given_up(&self) -> bool {
+        let checked = self.checked.as_ref();
+        checked.is_some_and(CheckedFile::is_given_up)
+    }
+
     /// Whether the byte at `offset` can be read without waiting for the disk.
     pub(super) fn is_cached(&self, offset: u64) -> bool {
         matches!(read_cached(&self.file, &mut [0], offset), Ok(1))

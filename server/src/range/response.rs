@@ -94,6 +94,11 @@ impl Resource {
         matches!(&self.content, Content::File { file, .. } if file.is_damaged())
     }
 
+    /// Whether it holds up disk space that was given to others: it is opened again then.
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(&self.content, Content::File { file, .. } if file.is_given_up())
+    }
+
     /// Compares the bytes of `ranges` with their checksums before any of them is sent. Of a long
     /// response only the first blocks: the others are compared while it is sent.
     async fn ensure(&self, ranges: &[ByteRange]) -> Result<(), StorageError> {

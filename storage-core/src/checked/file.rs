@@ -276,6 +276,13 @@ impl CheckedFile {
         self.blocks.damage.is_of(&self.blocks.name)
     }
 
+    /// Whether its bytes were given up for others: its space comes back when nobody has it open.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        let resident = self.file.resident();
+        resident.is_some_and(|resident| resident.is_given_up())
+    }
+
     /// As [`Self::ensure`] of each range; what is absent is fetched for all of them at once.
     ///
     /// # Errors

@@ -6,7 +6,10 @@ use std::{
     io,
     ops::Range,
     os::unix::fs::FileExt,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -46,6 +49,8 @@ pub(crate) struct Resident {
     pub(super) found: Granules,
     /// What is being fetched, and what says that it has ended.
     fetching: Mutex<HashMap<u64, watch::Receiver<()>>>,
+    /// Whether a file of holes has taken its name: its space is given back when nobody has it open.
+    is_given_up: AtomicBool,
     pub(super) scans: Mutex<Scans>,
     pub(super) pieces: Pieces,
 }
@@ -69,6 +74,7 @@ impl Resident {
             known: Granules::new(about.granules()),
             found,
             fetching: Mutex::default(),
+            is_given_up: AtomicBool::new(false),
             scans: Mutex::default(),
             pieces: Pieces::default(),
         })
@@ -76,6 +82,15 @@ impl Resident {
 
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
+    }
+
+    pub(super) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+    }
+
+    /// Whether another file has its name: whoever keeps it open should open that one.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
     }
 
     pub(super) fn length(&self) -> u64 {

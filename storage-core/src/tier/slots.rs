@@ -62,7 +62,9 @@ impl Slot {
     fn empty(&self) -> io::Result<u64> {
         let mut open = self.open.lock();
         replace_with_hole(&self.facts.path, self.facts.file.length)?;
-        *open = None;
+        if let Some(before) = open.take() {
+            before.give_up();
+        }
         Ok(self.facts.take_here())
     }
 

@@ -342,7 +342,12 @@ async fn a_reader_reads_on_while_its_file_is_evicted() {
         panic!("a data file is a file");
     };
     checked.ensure(0..whole.len() as u64).await.unwrap();
+    assert!(!checked.is_given_up());
     world.engine.tiering().reclaim(0).await.unwrap();
+    assert!(
+        checked.is_given_up(),
+        "whoever has it open holds up its space"
+    );
     assert_eq!(read(&file), whole);
 }
 
