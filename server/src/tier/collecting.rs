@@ -2,8 +2,9 @@
 //! from here.
 //!
 //! A storage is looked at when the grace has passed twice since its seal, the oldest seal first, a
-//! few in each round: what was left by a node that lost the race for the seal is old enough by then. Up to which seal that was done is noted in a document: a restart neither forgets a
-//! storage nor looks at all of them again.
+//! few in each round: what a node left that lost the race for the seal is old enough by then. Up to
+//! which seal that was done is noted in a document: a restart neither forgets a storage nor looks
+//! at all of them again.
 
 use std::time::Duration;
 

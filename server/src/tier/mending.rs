@@ -9,7 +9,7 @@ use object_tier::{Heads, Seal, TierError, latest_labels};
 use storage_core::{StorageError, StorageInfo};
 use storage_format::StorageId;
 
-use super::rounds::{Pace, is_refused};
+use super::pace::{Pace, is_refused};
 use super::{Tier, labels, uploads};
 use crate::app_state::AppState;
 

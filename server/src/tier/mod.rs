@@ -11,6 +11,7 @@ mod labels;
 mod locating;
 mod mending;
 mod nodes;
+mod pace;
 mod rounds;
 mod source;
 pub(crate) mod store;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use object_tier::{HEARTBEAT_INTERVAL, Hint, TierError, changed_since, hour, sealed_since};
 use storage_core::{Progress, StorageFilter};
@@ -11,14 +11,13 @@ use storage_format::storage_file::StorageState;
 use tokio::sync::watch;
 
 use super::collecting::Collection;
+use super::pace::{Pace, is_refused};
 use super::uploads::{UploadError, is_complete, upload, wanted};
 use super::{Tier, adopting, deletions, eviction, labels, mending, table};
 use crate::app_state::AppState;
 use crate::clock;
 use crate::connection::Stage;
 
-/// How long a storage of the store that could not be served is not tried again.
-const REFUSED_LASTS: Duration = Duration::from_secs(300);
 /// One hour, in nanoseconds.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -40,26 +39,6 @@ pub(crate) async fn maintain(
         () = uploads(&app, &tier) => {}
         () = mending::maintain(&app, &tier) => {}
         () = table::maintain(&app, &tier) => {}
-    }
-}
-
-/// When the next round begins.
-pub(super) struct Pace {
-    interval: Duration,
-    wake: watch::Receiver<u64>,
-}
-
-impl Pace {
-    pub(super) fn of(tier: &Tier) -> Self {
-        Self {
-            interval: Duration::from_secs(tier.config.check_seconds),
-            wake: tier.wake.subscribe(),
-        }
-    }
-
-    pub(super) async fn next(&mut self) {
-        // Without a sender there is no server.
-        let _ = tokio::time::timeout(self.interval, self.wake.changed()).await;
     }
 }
 
@@ -189,13 +168,6 @@ async fn look_for_news(
     }
     *seen_from = Some(next);
     Ok(())
-}
-
-/// Whether a storage was tried a moment ago.
-pub(super) fn is_refused(tier: &Tier, id: StorageId) -> bool {
-    let mut refused = tier.refused.lock();
-    refused.retain(|_, since| since.elapsed() < REFUSED_LASTS);
-    refused.contains_key(&id)
 }
 
 /// The storages that are written here.
