@@ -93,6 +93,7 @@ impl Checking {
                 Ok(Sendable::InFile(self.cut(range)))
             }
             Some(Ok(Scanned::InMemory(bytes))) => {
+                let _inside = scope.clone().map(Scope::enter);
                 file.note_scanned(range.first, bytes.len());
                 Ok(Sendable::InMemory(bytes))
             }
