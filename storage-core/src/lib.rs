@@ -134,4 +134,5 @@ pub use status::WriteStatus;
 pub use storage::StorageStatus;
 pub use tier::{BlockSource, CachedBytes, Fetching, RangeScan, Scanned};
 pub use tree::{LeafBases, Selection};
+pub use unfetched::is_unfetched;
 pub use verify::VerifyReport;

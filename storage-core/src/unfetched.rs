@@ -12,10 +12,11 @@ impl Unfetched {
     pub(crate) fn error(why: impl ToString) -> io::Error {
         io::Error::other(Self(why.to_string()))
     }
+}
 
-    /// Whether an error is one of these.
-    pub(crate) fn is(error: &io::Error) -> bool {
-        let inner = error.get_ref();
-        inner.is_some_and(|inner| inner.downcast_ref::<Self>().is_some())
-    }
+/// Whether bytes of an evicted storage cannot be had from the object store, now.
+#[must_use]
+pub fn is_unfetched(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(|inner| inner.downcast_ref::<Unfetched>().is_some())
 }

@@ -263,6 +263,7 @@ fn act_offline(server: &mut Server, proxy: &StoreProxy, storage: &str) {
     let source = ["query", "--server", &url, "--storage", storage, FEW];
     let (code, out, errors) = run(&source);
     assert_ne!(code, 0, "rows without their bytes: {out}{errors}");
+    assert!(errors.contains("object store"), "{errors}");
     proxy.set_down(false);
     let (code, _, errors) = run(&source);
     assert_eq!(code, 0, "{errors}");
