@@ -50,7 +50,7 @@ fn survives(server: &mut Server, data: &Path, proxy: &StoreProxy, storage: &str)
             again.status == 200
         });
         assert!(file(ending).exists(), "{ending}");
-        assert_eq!(tier(server, storage)["bytes_here"].is_u64(), true);
+        assert!(tier(server, storage)["bytes_here"].is_u64());
     }
     // While it runs: the next reader after the damage waits for nothing but the store.
     act(server, storage, "evict");
