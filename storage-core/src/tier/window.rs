@@ -2,7 +2,7 @@
 //! They pass by the file, and leave its cached bytes to those who come back.
 //!
 //! A reader that has to wait is given more pieces at once, up to a limit; one that is slower than
-//! the store keeps two. All pieces of all readers share a limit of memory: beyond it, a reader that
+//! the store comes down to two. All pieces of all readers share a limit of memory: beyond it, a reader that
 //! has nothing gets its next piece through the file.
 
 use std::{
@@ -27,6 +27,8 @@ const LONGEST_BYTES: u64 = 8 << 20;
 /// Pieces that are fetched at once for a reader: at first, and at most.
 const WIDTH_FIRST: usize = 2;
 const WIDTH_MAX: usize = 8;
+/// After so many pieces that a reader did not wait for, it gets one less at once.
+const CALM_MAX: u32 = 4;
 
 /// The next bytes of a reader in order.
 #[derive(Debug, Clone)]
@@ -133,6 +135,8 @@ pub(super) struct Window {
     front: Option<Arrived>,
     width: usize,
     has_waited: bool,
+    /// Pieces since the last one that was waited for.
+    calm: u32,
 }
 
 impl Window {
@@ -149,6 +153,7 @@ impl Window {
             front: None,
             width: WIDTH_FIRST,
             has_waited: false,
+            calm: 0,
         }
     }
 
@@ -168,8 +173,11 @@ impl Window {
         let limit = self.limit();
         while self.pieces.len() < self.width && self.next < limit {
             let read = self.next.saturating_sub(self.begin);
-            // Depends on nothing but the place, so that readers of the same bytes share pieces.
-            let longest = read.next_power_of_two().clamp(FIRST_BYTES, LONGEST_BYTES);
+            // Depends on nothing but the place, so that readers of the same bytes share pieces. Who
+            // says where it ends wants all of it.
+            let growth = if self.end.is_some() { 2 } else { 1 };
+            let longest = read.next_power_of_two().saturating_mul(growth);
+            let longest = longest.clamp(FIRST_BYTES, LONGEST_BYTES);
             let end = self.next.saturating_add(longest).min(limit);
             let has_none = self.pieces.is_empty() && self.front.is_none();
             let want = if has_none { Want::Awaited } else { Want::Ahead };
@@ -189,15 +197,27 @@ impl Window {
     ) -> Poll<Option<Arrived>> {
         ready!(self.poll_front(ask, cx));
         let arrived = self.front.take();
-        if std::mem::take(&mut self.has_waited) {
-            self.width = self.width.saturating_mul(2).min(WIDTH_MAX);
-        }
+        self.adapt();
         if let Some(Ok(piece)) = &arrived {
             self.position = piece.range().end;
             // Before the reader is done with this one.
             self.ask(ask);
         }
         Poll::Ready(arrived)
+    }
+
+    /// As many pieces at once as the reader needs, by whether it waited for this one.
+    fn adapt(&mut self) {
+        if std::mem::take(&mut self.has_waited) {
+            self.width = self.width.saturating_mul(2).min(WIDTH_MAX);
+            self.calm = 0;
+            return;
+        }
+        self.calm = self.calm.saturating_add(1);
+        if self.calm >= CALM_MAX {
+            self.width = self.width.saturating_sub(1).max(WIDTH_FIRST);
+            self.calm = 0;
+        }
     }
 
     /// Ready when the next piece has arrived, or none is left.
@@ -238,5 +258,67 @@ pub(super) fn own_error(error: &Arc<io::Error>) -> io::Error {
     match error.raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),
         None => Unfetched::error(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A window, and what was asked for.
+    fn run(window: &mut Window, waits: impl Fn(usize) -> bool, pieces: usize) -> Vec<Range<u64>> {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let ask = |range: Range<u64>, _| {
+            asked.borrow_mut().push(range.clone());
+            let here = Ok(Piece::InFile(range.clone()));
+            let arriving = std::future::ready(here).boxed().shared();
+            Some(Asked::own(range, arriving))
+        };
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        for number in 0..pieces {
+            window.has_waited |= waits(number);
+            if matches!(window.poll_next(&ask, &mut cx), Poll::Ready(None)) {
+                break;
+            }
+        }
+        asked.into_inner()
+    }
+
+    #[test]
+    fn pieces_grow_and_follow_each_other() {
+        let length = 100 * MIB + 5;
+        let mut window = Window::new((0, 0), Some(length), length);
+        let asked = run(&mut window, |_| true, 100);
+        let lengths: Vec<u64> = asked.iter().map(|range| range.end - range.start).collect();
+        assert_eq!(lengths[..3], [MIB / 4, MIB / 2, 2 * MIB]);
+        assert!(lengths.iter().all(|length| *length <= LONGEST_BYTES));
+        let ends = asked.iter().map(|range| range.end);
+        let begins: Vec<u64> = asked.iter().map(|range| range.start).collect();
+        let follows: Vec<u64> = std::iter::once(0).chain(ends).collect();
+        assert_eq!(begins, follows[..begins.len()]);
+        assert_eq!(follows.last(), Some(&length));
+        assert!(begins.iter().all(|begin| begin % GRANULE_BYTES == 0));
+    }
+
+    #[test]
+    fn a_reader_that_waits_gets_more_at_once_and_one_that_does_not_less() {
+        let mut window = Window::new((0, 0), Some(1 << 40), 1 << 40);
+        run(&mut window, |number| number < 2, 3);
+        assert_eq!(window.pieces.len(), WIDTH_MAX);
+        run(&mut window, |_| false, 100);
+        assert_eq!(window.pieces.len(), WIDTH_FIRST);
+    }
+
+    #[test]
+    fn whose_end_is_not_known_gets_at_most_what_it_has_read() {
+        let mut window = Window::new((0, 512 << 10), None, 1 << 40);
+        for _ in 0..40 {
+            run(&mut window, |_| true, 1);
+            let read = window.position;
+            assert!(window.next <= 2 * read, "{} behind {read}", window.next);
+        }
+        assert!(window.pieces.len() > 2, "{}", window.pieces.len());
     }
 }
