@@ -2,8 +2,8 @@
 //! They pass by the file, and leave its cached bytes to those who come back.
 //!
 //! A reader that has to wait is given more pieces at once, up to a limit; one that is slower than
-//! the store comes down to two. All pieces of all readers share a limit of memory: beyond it, a reader that
-//! has nothing gets its next piece through the file.
+//! the store comes down to two. All pieces of all readers share a limit of memory: beyond it, a
+//! reader that has nothing gets its next piece through the file.
 
 use std::{
     collections::VecDeque,
