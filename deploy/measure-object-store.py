@@ -4,9 +4,9 @@
     python3 deploy/measure-object-store.py target/release http://127.0.0.1:9000 [ranges whole rare nodes]
 
 needs boto3 for the addresses of the contender, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and a bucket `traces`. It
-starts servers of its own on loopback, pushes what they serve, and prints a table. Bytes and requests are those that a
-proxy between servers and store sees; the proxy delays requests where a delay is asked for, and is not between them
-where throughput is measured.
+starts servers of its own on loopback, pushes what they serve, prints a table, and removes what it stored. For `rare`
+and `nodes`, bytes and requests are those that a proxy between servers and store sees, which also delays requests;
+where throughput is measured there is none.
 """
 
 import argparse
@@ -195,13 +195,30 @@ class Node:
         return {name: float(value) for name, value in lines}
 
 
+def client(given):
+    return boto3.client(
+        "s3", endpoint_url=given.endpoint, region_name="us-east-1", config=Config(s3={"addressing_style": "path"})
+    )
+
+
+@contextlib.contextmanager
+def objects(given):
+    """A prefix of the bucket; nothing is left below it."""
+    prefix = f"measure-{time.time_ns()}"
+    try:
+        yield prefix
+    finally:
+        s3 = client(given)
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket="traces", Prefix=f"{prefix}/"):
+            for each in page.get("Contents", []):
+                s3.delete_object(Bucket="traces", Key=each["Key"])
+
+
 class Direct:
     """The contender: requests to the store without a server."""
 
     def __init__(self, given, prefix, storage):
-        s3 = boto3.client(
-            "s3", endpoint_url=given.endpoint, region_name="us-east-1", config=Config(s3={"addressing_style": "path"})
-        )
+        s3 = client(given)
         pages = s3.list_objects_v2(Bucket="traces", Prefix=f"{prefix}/s/{storage}/f/")["Contents"]
         key = max(pages, key=lambda each: each["Size"])["Key"]
         signed = s3.generate_presigned_url("get_object", Params={"Bucket": "traces", "Key": key}, ExpiresIn=36000)
@@ -272,9 +289,8 @@ def some_ranges(generator, length):
 
 
 def measure_ranges_and_whole(given, folder):
-    prefix = f"measure-{time.time_ns()}"
     source = random_file(folder, given.megabytes)
-    with Node(given, given.endpoint, prefix, folder, "one") as node:
+    with objects(given) as prefix, Node(given, given.endpoint, prefix, folder, "one") as node:
         # Two storages of the same bytes: one is evicted, and one never.
         storage, twin = node.store_random("measured", source), node.store_random("twin", source)
         path, length = node.largest(storage)
@@ -339,11 +355,10 @@ def measure_whole(given, node, storage, files, direct):
 
 
 def measure_rare(given, folder):
-    prefix = f"measure-{time.time_ns()}"
     proxy = Proxy(given.endpoint)
     source = events_file(folder, given.events)
     delay = given.delay_ms / 1000
-    with Node(given, proxy.url, prefix, folder, "one") as owner:
+    with objects(given) as prefix, Node(given, proxy.url, prefix, folder, "one") as owner:
         storage = owner.store("measured", source)
         owner.act(storage, "upload")
         bytes_all = owner.http.json("GET", f"/api/v1/storages/{storage}")["tier"]["bytes"]
@@ -386,24 +401,28 @@ def rare_row(where, times, moved):
 
 def measure_nodes(given, folder):
     source = random_file(folder, given.megabytes)
-    rows = {}
-    for count in (1, 2, 4):
-        rows[count] = [of_cluster(given, folder, source, count) for _ in range(given.node_rounds)]
-    print("nodes  CPU of the owner a GiB: written   served by it   while others serve   requests to the store: "
-          "upload   16 ranges   whole file   another node meets it")
-    for count, of in rows.items():
-        cpu = [median([row["cpu"][at] for row in of]) for at in range(3)]
-        asked_for = [f"{median([row['asked'][at] for row in of]):.0f}" for at in range(4)]
-        print(f"{count:5}  " + "  ".join(f"{each:6.3f} s" for each in cpu) + "  " + "  ".join(asked_for), flush=True)
+    counts, rows = (1, 2, 4), collections.defaultdict(list)
+    for _ in range(given.node_rounds):
+        # One behind the other, so that all find the same machine.
+        for count in counts:
+            rows[count].append(of_cluster(given, folder, source, count))
+    print("CPU of the owner a GiB, seconds: nodes, written and uploaded, served by it, while another node serves it")
+    for count in counts:
+        cpu = [median([row["cpu"][at] for row in rows[count]]) for at in range(3)]
+        base = [median([row["cpu"][at] for row in rows[1]]) for at in range(2)]
+        change = "  ".join(f"{(mine / one - 1) * 100:+.0f} %" for mine, one in zip(cpu, base))
+        print(f"{count:6} " + "  ".join(f"{each:6.2f}" for each in cpu) + f"   {change} (target 10 %)")
+    print("requests to the store: nodes, upload, 16 ranges, whole file, another node meets the storage")
+    for count in counts:
+        requests = [sorted({row["asked"][at] for row in rows[count]}) for at in range(4)]
+        print(f"{count:6} " + "  ".join("/".join(map(str, each)) for each in requests), flush=True)
 
 
 def of_cluster(given, folder, source, count):
     """What one storage costs its owner in a cluster of so many nodes."""
-    prefix = f"measure-{time.time_ns()}"
     proxy = Proxy(given.endpoint)
     gib = source.stat().st_size / (1 << 30)
-    with contextlib.ExitStack() as nodes:
-        # The owner is not behind the proxy where its time counts: what the proxy sees is how often others ask.
+    with objects(given) as prefix, contextlib.ExitStack() as nodes:
         names = [f"{prefix}-{number}" for number in range(count)]
         owner, *others = [
             nodes.enter_context(Node(given, proxy.url, prefix, folder, name, check_seconds=5)) for name in names
@@ -449,7 +468,7 @@ def main():
     parser.add_argument("--megabytes", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--whole-rounds", type=int, default=7)
-    parser.add_argument("--node-rounds", type=int, default=3)
+    parser.add_argument("--node-rounds", type=int, default=5)
     parser.add_argument("--events", type=int, default=2_000_000)
     parser.add_argument("--delay-ms", type=int, default=60)
     given = parser.parse_args()
