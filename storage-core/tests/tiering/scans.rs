@@ -112,12 +112,13 @@ async fn a_long_range_is_fetched_once_and_ahead_and_passes_by_the_cache() {
     assert_eq!(world.engine.tiering().cached().here, 0);
 
     // What is here is not fetched.
-    checked.ensure(1 << 20..9 << 20).await.unwrap();
+    checked.ensure(0..16 * MIB).await.unwrap();
     let before = world.store.bytes.load(Ordering::SeqCst);
     let scan = checked.scan(0..length).await.unwrap().unwrap();
     assert!(rest(scan, &file, 0).await.unwrap() == whole);
     let fetched = world.store.bytes.load(Ordering::SeqCst) - before;
-    assert!(fetched <= length - (7 << 20), "{fetched} of {length} bytes");
+    // Pieces of which a part is not here are fetched as a whole.
+    assert!(fetched <= length - 10 * MIB, "{fetched} of {length} bytes");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,13 +216,11 @@ async fn a_long_range_ends_where_bytes_are_damaged_or_absent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scan_by_reads_is_fetched_ahead() {
+async fn a_scan_by_reads_moves_little_for_nothing() {
     let (world, whole) = evicted(AHEAD_BYTES_MAX).await;
     check_intact(&world.engine, world.storage, LONG_PACKETS).await;
     let length = whole.len() as u64;
     let fetched = world.store.bytes.load(Ordering::SeqCst);
     // Nobody says where such a scan ends: a part of what it is given is for nothing.
     assert!(fetched <= 3 * length, "{fetched} for {length} bytes");
-    let at_once = world.store.running_max.load(Ordering::SeqCst);
-    assert!((2..=8).contains(&at_once), "{at_once} requests at once");
 }
