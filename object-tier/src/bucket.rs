@@ -207,24 +207,35 @@ impl Bucket {
         found: GetResult,
         max: u64,
     ) -> Result<Bytes, TierError> {
+        self.body_slices(key, found, max).await.map(joined)
+    }
+
+    /// As [`Self::body`], in the slices in which it came.
+    pub(crate) async fn body_slices(
+        &self,
+        key: &str,
+        found: GetResult,
+        max: u64,
+    ) -> Result<Vec<Bytes>, TierError> {
         let length = found.range.end.saturating_sub(found.range.start);
         if length > max {
             let problem = format!("it has {length} bytes, and at most {max} are allowed");
             return Err(TierError::damaged(key, problem));
         }
-        let bytes = found.bytes().await;
-        let bytes = bytes.map_err(|error| self.failed("get", key)(error))?;
-        self.count_read(&bytes);
-        if bytes.len() as u64 != length {
+        let slices = found.into_stream().try_collect::<Vec<_>>().await;
+        let slices = slices.map_err(|error| self.failed("get", key)(error))?;
+        let came = length_of(&slices);
+        self.requests.bytes_read.fetch_add(came, Ordering::Relaxed);
+        if came != length {
             self.requests.failures.fetch_add(1, Ordering::Relaxed);
             return Err(TierError::Store {
                 doing: "get",
                 key: key.to_owned(),
-                reason: format!("{} of {length} bytes came", bytes.len()),
+                reason: format!("{came} of {length} bytes came"),
                 is_passing: true,
             });
         }
-        Ok(bytes)
+        Ok(slices)
     }
 
     /// A range of an object that must be there.
@@ -233,14 +244,7 @@ impl Bucket {
     /// When there is no such object, or not all of the range, or the store does not answer.
     pub async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes, TierError> {
         let turn = self.turn().await?;
-        self.range_in_turn(turn, key, range).await
-    }
-
-    fn count_read(&self, bytes: &Bytes) {
-        let length = bytes.len() as u64;
-        self.requests
-            .bytes_read
-            .fetch_add(length, Ordering::Relaxed);
+        self.range_in_turn(turn, key, range).await.map(joined)
     }
 
     /// Removes an object; one that is not there is none the less gone.
@@ -270,5 +274,18 @@ impl Bucket {
         let mut all: Vec<_> = self.list(folder).try_collect().await?;
         all.sort_by(|one, other| one.key.cmp(&other.key));
         Ok(all)
+    }
+}
+
+/// Bytes of all slices.
+pub(crate) fn length_of(slices: &[Bytes]) -> u64 {
+    slices.iter().map(|slice| slice.len() as u64).sum()
+}
+
+/// The slices as one, which copies them unless there is only one.
+pub(crate) fn joined(mut slices: Vec<Bytes>) -> Bytes {
+    match slices.len() {
+        1 => slices.remove(0),
+        _ => slices.concat().into(),
     }
 }

@@ -7,7 +7,7 @@
 
 use std::{ops::Range, sync::Arc, sync::atomic::Ordering, time::Duration};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{
     StreamExt, TryStreamExt,
     future::{Either, select},
@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use self::pace::Pace;
-use crate::{Bucket, TierError, clock, seal::PART_BYTES};
+use crate::{Bucket, TierError, bucket::joined, clock, seal::PART_BYTES};
 
 mod pace;
 
@@ -55,6 +55,18 @@ impl Reader {
     /// When there is no such object or not all of the range, or the store did not answer several
     /// times.
     pub async fn fetch(&self, key: &str, range: Range<u64>) -> Result<Bytes, TierError> {
+        self.fetch_slices(key, range).await.map(joined)
+    }
+
+    /// As [`Self::fetch`], in the slices in which the bytes came.
+    ///
+    /// # Errors
+    /// As [`Self::fetch`].
+    pub async fn fetch_slices(
+        &self,
+        key: &str,
+        range: Range<u64>,
+    ) -> Result<Vec<Bytes>, TierError> {
         let length = range.end.saturating_sub(range.start);
         if length > RANGE_BYTES_MAX {
             return Err(TierError::Store {
@@ -67,25 +79,17 @@ impl Reader {
             });
         }
         if length == 0 {
-            return Ok(Bytes::new());
+            return Ok(Vec::new());
         }
         if length <= PART_BYTES {
             return self.part(key, range).await;
         }
         let parts = stream::iter(parts(range)).map(|part| self.part(key, part));
-        let mut parts = parts.buffered(PARTS_AT_ONCE);
-        let mut whole = BytesMut::new();
-        while let Some(part) = parts.try_next().await? {
-            // Not before the first part came: a range may be longer than its object.
-            if whole.is_empty() {
-                whole.reserve(usize::try_from(length).unwrap_or(part.len()));
-            }
-            whole.extend_from_slice(&part);
-        }
-        Ok(whole.freeze())
+        let parts: Vec<_> = parts.buffered(PARTS_AT_ONCE).try_collect().await?;
+        Ok(parts.into_iter().flatten().collect())
     }
 
-    async fn part(&self, key: &str, range: Range<u64>) -> Result<Bytes, TierError> {
+    async fn part(&self, key: &str, range: Range<u64>) -> Result<Vec<Bytes>, TierError> {
         let mut tries = 0;
         loop {
             self.pace.pass().await;
@@ -111,7 +115,7 @@ impl Reader {
         }
     }
 
-    async fn attempt(&self, key: &str, range: Range<u64>) -> Result<Bytes, TierError> {
+    async fn attempt(&self, key: &str, range: Range<u64>) -> Result<Vec<Bytes>, TierError> {
         let length = range.end.saturating_sub(range.start);
         let turn = self.bucket.turn().await?;
         // Not before the turn: what waits for others here says nothing about the store.
@@ -134,10 +138,10 @@ impl Reader {
     /// The result of a slow request, or of a second one like it.
     async fn hedged(
         &self,
-        first: impl Future<Output = Result<Bytes, TierError>> + Unpin,
+        first: impl Future<Output = Result<Vec<Bytes>, TierError>> + Unpin,
         key: &str,
         range: Range<u64>,
-    ) -> Result<Bytes, TierError> {
+    ) -> Result<Vec<Bytes>, TierError> {
         // Without waiting: the first request holds a turn, and if all turns were held by requests
         // that wait for another one, none would end.
         let Some(turn) = self.bucket.try_turn().filter(|_| self.pace.may_hedge()) else {

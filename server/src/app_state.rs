@@ -129,8 +129,8 @@ impl AppState {
         })
     }
 
-    /// Waits until the packets of a stream before `next` are in the object store, if they have to be
-    /// before they are acknowledged: who asks for the next position takes them for acknowledged.
+    /// Waits until the packets of a stream before `next` are in the object store, if they are not
+    /// acknowledged before: who asks for the next position takes them for acknowledged.
     pub(crate) async fn wait_chained(
         &self,
         id: StorageId,

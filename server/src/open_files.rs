@@ -74,6 +74,17 @@ impl OpenFiles {
         }
     }
 
+    /// Closes the files whose disk space was given to others.
+    pub(crate) fn close_given_up(&self) {
+        let mut open = self.open.write();
+        let Open { files, order } = &mut *open;
+        for files in files.values_mut() {
+            files.retain(|_, file| !file.is_given_up());
+        }
+        files.retain(|_, files| !files.is_empty());
+        order.retain(|(id, name)| files.get(id).is_some_and(|files| files.contains_key(name)));
+    }
+
     /// Closes all files of a storage that was deleted or changed.
     pub(crate) fn close(&self, id: StorageId) {
         let mut open = self.open.write();

@@ -8,7 +8,7 @@ use storage_format::{
     paths::FileName, storage_file::StorageState,
 };
 
-use crate::{errno::is_transient, file_ends::FileEnds};
+use crate::{errno::is_transient, file_ends::FileEnds, unfetched::is_unfetched};
 
 /// Size and checksum of the bytes of a packet, which identify them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -566,6 +566,8 @@ impl StorageError {
                     },
                 };
                 Self::Damaged { path, source }
+            } else if is_unfetched(&source) {
+                Self::ObjectStore { path, source }
             } else if matches!(
                 Errno::from_io_error(&source),
                 Some(Errno::NOSPC | Errno::DQUOT)

@@ -97,6 +97,7 @@ mod storage_leaves;
 mod tier;
 mod traced;
 mod tree;
+mod unfetched;
 mod verify;
 mod writer;
 
@@ -134,6 +135,7 @@ pub use replica::{Replica, Replicated};
 pub use seal_state::SealState;
 pub use status::WriteStatus;
 pub use storage::StorageStatus;
-pub use tier::{BlockSource, CachedBytes, Fetching};
+pub use tier::{BlockSource, CachedBytes, Fetching, RangeScan, Scanned};
 pub use tree::{LeafBases, Selection};
+pub use unfetched::is_unfetched;
 pub use verify::VerifyReport;

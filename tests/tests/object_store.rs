@@ -12,6 +12,9 @@ use tempfile::TempDir;
 
 use crate::queries::{answers, push, run, wait_for_indexes};
 
+mod long_reads;
+mod restoring;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 const EVENTS: u64 = 60_000;
 /// What the names of events are; one of them is rare.
@@ -256,13 +259,16 @@ fn act_offline(server: &mut Server, proxy: &StoreProxy, storage: &str) {
     let read = read.unwrap();
     assert_eq!(read.status, 503, "{}", read.brief());
     assert_eq!(read.json()["code"], "object_store_unavailable");
+    // The program would wait for the store.
+    let query = format!("/storages/{storage}/query");
+    let rows = api.call("POST", &query, Some(&json!({ "query": FEW })));
+    assert_eq!(rows.status, 503, "{}", rows.brief());
+    assert_eq!(rows.json()["code"], "object_store_unavailable");
     let url = server.url();
     let source = ["query", "--server", &url, "--storage", storage, FEW];
-    let (code, out, errors) = run(&source);
-    assert_ne!(code, 0, "rows without their bytes: {out}{errors}");
     proxy.set_down(false);
-    let (code, ..) = run(&source);
-    assert_eq!(code, 0);
+    let (code, _, errors) = run(&source);
+    assert_eq!(code, 0, "{errors}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, stream::BoxStream};
 use object_store::{Error, GetOptions, MultipartUpload, ObjectMeta, ObjectStoreExt, path::Path};
 use tokio::sync::SemaphorePermit;
 
-use super::{Bucket, Listed};
+use super::{Bucket, Listed, length_of};
 use crate::TierError;
 
 impl Bucket {
@@ -17,13 +17,14 @@ impl Bucket {
         self.turns.try_acquire().ok()
     }
 
-    /// As [`Bucket::get_range`], in a turn that was waited for before.
+    /// As [`Bucket::get_range`], in a turn that was waited for before, in the slices in which the
+    /// bytes came: a copy into one costs as much as sending them.
     pub(crate) async fn range_in_turn(
         &self,
         _turn: SemaphorePermit<'_>,
         key: &str,
         range: Range<u64>,
-    ) -> Result<Bytes, TierError> {
+    ) -> Result<Vec<Bytes>, TierError> {
         self.requests.gets.fetch_add(1, Ordering::Relaxed);
         let (begin, wanted) = (range.start, range.end.saturating_sub(range.start));
         let options = GetOptions {
@@ -40,12 +41,13 @@ impl Bucket {
             Err(error) => return Err(self.failed("get", key)(error)),
         };
         // Shorter if the object ends before; longer if the store does not know ranges.
-        let bytes = self.body(key, found, wanted).await?;
-        if bytes.len() as u64 != wanted {
-            let problem = format!("{} bytes came, {wanted} were wanted", bytes.len());
+        let slices = self.body_slices(key, found, wanted).await?;
+        let came = length_of(&slices);
+        if came != wanted {
+            let problem = format!("{came} bytes came, {wanted} were wanted");
             return Err(TierError::damaged(key, problem));
         }
-        Ok(bytes)
+        Ok(slices)
     }
 
     /// Length and time of an object, if there is one.

@@ -108,6 +108,7 @@ const LIMITS: &[(&str, &str, i64, i64)] = &[
     ("object_store", "evict_after_seconds", 0, 100 * YEAR_SECONDS),
     ("object_store", "local_bytes_max", 0, PIB),
     ("object_store", "cache_bytes_max", 0, PIB),
+    ("object_store", "read_ahead_bytes_max", 0, TIB),
     ("object_store", "requests_max", 1, 65_536),
     ("object_store", "request_seconds", 1, DAY_SECONDS),
     ("object_store", "check_seconds", 1, DAY_SECONDS),

@@ -53,6 +53,8 @@ pub struct ObjectStoreConfig {
     pub local_bytes_max: u64,
     /// Bytes of evicted storages that are kept once they were fetched.
     pub cache_bytes_max: u64,
+    /// Bytes that readers in order may have in memory before they are sent, all of them together.
+    pub read_ahead_bytes_max: u64,
     /// Requests at once, of all readers and uploads together.
     pub requests_max: u32,
     /// How long one request may take.
@@ -79,6 +81,7 @@ impl Default for ObjectStoreConfig {
             evict_after_seconds: 0,
             local_bytes_max: 0,
             cache_bytes_max: 10 << 30,
+            read_ahead_bytes_max: 256 << 20,
             requests_max: 64,
             request_seconds: 30,
             check_seconds: 5,

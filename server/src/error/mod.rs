@@ -8,7 +8,7 @@ use query_engine::ReadError;
 use query_language::QueryError;
 use recording::RecordingError;
 use serde_json::Value;
-use storage_core::StorageError;
+use storage_core::{StorageError, is_unfetched};
 use storage_format::IdError;
 
 pub(crate) use self::catalog::problem;
@@ -188,6 +188,9 @@ fn failed_query(error: &ReadError) -> Problem {
         ReadError::Incomplete { .. } => problem("result_incomplete"),
         ReadError::SplitOutdated { .. } => problem("split_outdated"),
         ReadError::DamagedFrame { .. } | ReadError::DamagedPacket { .. } => problem("damaged"),
+        ReadError::Fetch { source, .. } if is_unfetched(source) => {
+            problem("object_store_unavailable").retry_after(RETRY_SECONDS)
+        }
         _ => problem("io_error"),
     };
     let mut detail = error.to_string();

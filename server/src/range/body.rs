@@ -8,10 +8,11 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use io_trace::Scope;
+use storage_core::RangeScan;
 use tokio::task::JoinHandle;
 
 use super::buffers::{Buffer, Buffers};
-use super::checking::Checking;
+use super::checking::{Checking, Sendable};
 use super::file::RangeFile;
 use super::header::ByteRange;
 use super::send_queue::{STAND_IN_BYTES_MAX, SendQueue};
@@ -95,6 +96,20 @@ impl FileBody {
         }
     }
 
+    /// A body of one long range, whose bytes pass by the file.
+    pub(super) fn scanning(
+        (file, range): (Arc<RangeFile>, ByteRange),
+        scan: RangeScan,
+        buffers: Arc<Buffers>,
+        files: Option<&Arc<SendQueue>>,
+    ) -> Self {
+        let parts = vec![BodyPart::File(range)];
+        Self {
+            checking: Checking::scanning(scan),
+            ..Self::new(file, parts, buffers, files)
+        }
+    }
+
     /// Skips the check of the first piece, which passed [`is_sendable`].
     pub(super) fn checked(self) -> Self {
         Self {
@@ -154,7 +169,11 @@ impl FileBody {
         } else {
             let scope = &self.scope;
             match ready!(self.checking.poll(&self.file, range, scope, cx)) {
-                Ok(checked) => checked,
+                Ok(Sendable::InFile(checked)) => checked,
+                Ok(Sendable::InMemory(bytes)) => {
+                    self.advance(bytes.len());
+                    return Poll::Ready(Some(Ok(bytes)));
+                }
                 Err(error) => return Poll::Ready(Some(Err(self.refused(range, error)))),
             }
         };

@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use io_trace::Scope;
-use storage_core::StorageError;
+use storage_core::{RangeScan, Scanned, StorageError};
 use tokio::task::JoinHandle;
 
 use super::file::RangeFile;
@@ -26,9 +27,20 @@ impl Drop for Comparison {
     }
 }
 
+/// What may be sent now.
+#[derive(Debug)]
+pub(super) enum Sendable {
+    /// Bytes of the file.
+    InFile(ByteRange),
+    /// These bytes, which the file may not have.
+    InMemory(Bytes),
+}
+
 /// Where a body is between its blocks.
 #[derive(Debug)]
 pub(super) struct Checking {
+    /// Reads the range that is being sent, if it is long and bytes of it are absent.
+    scan: Option<RangeScan>,
     /// Whether the first bytes were compared a moment ago.
     is_first_known: bool,
     /// The last byte that may be sent now.
@@ -42,6 +54,7 @@ impl Checking {
     /// For a body whose first bytes were compared a moment ago.
     pub(super) fn begun() -> Self {
         Self {
+            scan: None,
             is_first_known: true,
             last: 0,
             running: None,
@@ -49,9 +62,50 @@ impl Checking {
         }
     }
 
-    /// The bytes of `range` that may be sent now: those in its first block, once it is compared.
-    /// The comparison of the block after it begins then, so that it runs while this one is sent.
+    /// For a body of one range, which is scanned.
+    pub(super) fn scanning(scan: RangeScan) -> Self {
+        Self {
+            scan: Some(scan),
+            is_first_known: false,
+            ..Self::begun()
+        }
+    }
+
+    /// The first bytes of `range`, once they may be sent.
     pub(super) fn poll(
+        &mut self,
+        file: &Arc<RangeFile>,
+        range: ByteRange,
+        scope: &Option<Scope>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Sendable>> {
+        let Some(scan) = &mut self.scan else {
+            return self
+                .poll_block(file, range, scope, cx)
+                .map_ok(Sendable::InFile);
+        };
+        if range.first > 0 && range.first <= self.last {
+            return Poll::Ready(Ok(Sendable::InFile(self.cut(range))));
+        }
+        let next = match ready!(scan.poll_next(cx)) {
+            Some(Ok(Scanned::InFile(part))) => {
+                self.last = part.end.saturating_sub(1);
+                Ok(Sendable::InFile(self.cut(range)))
+            }
+            Some(Ok(Scanned::InMemory(bytes))) => {
+                let _inside = scope.clone().map(Scope::enter);
+                file.note_scanned(range.first, bytes.len());
+                Ok(Sendable::InMemory(bytes))
+            }
+            Some(Err(error)) => Err(error),
+            None => Err(io::ErrorKind::UnexpectedEof.into()),
+        };
+        Poll::Ready(next)
+    }
+
+    /// The bytes of `range` in its first block, once it is compared. The comparison of the block
+    /// after it begins then, so that it runs while this one is sent.
+    fn poll_block(
         &mut self,
         file: &Arc<RangeFile>,
         range: ByteRange,

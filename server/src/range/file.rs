@@ -13,7 +13,7 @@ use std::sync::Arc;
 use io_trace::{Access, FileTag, Operation, errno};
 use rustix::fs::sendfile;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
-use storage_core::{CheckedFile, StorageError};
+use storage_core::{CheckedFile, RangeScan, StorageError};
 
 use super::header::ByteRange;
 
@@ -72,6 +72,27 @@ impl RangeFile {
         checked.is_some_and(CheckedFile::may_have_holes)
     }
 
+    /// A reader of a range that is so long that its bytes pass by the file, if some are absent;
+    /// returned when the first ones have arrived.
+    pub(super) async fn scan(&self, range: ByteRange) -> Result<Option<RangeScan>, StorageError> {
+        match &self.checked {
+            Some(checked) => checked.scan(half_open(range)).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Records a read of bytes that are not in the file.
+    pub(super) fn note_scanned(&self, offset: u64, length: usize) {
+        let started = self.tag.begin();
+        self.tag.end(started, Operation::Read, || Access {
+            offset: Some(offset),
+            asked: length as u64,
+            done: length as u64,
+            cache_hit: Some(false),
+            ..Access::default()
+        });
+    }
+
     /// As [`Self::ensure`] of each range.
     pub(super) async fn ensure_all(&self, ranges: Vec<ByteRange>) -> Result<(), StorageError> {
         match &self.checked {
@@ -87,6 +108,12 @@ impl RangeFile {
     pub(super) fn is_damaged(&self) -> bool {
         let checked = self.checked.as_ref();
         checked.is_some_and(CheckedFile::is_damaged)
+    }
+
+    /// Whether it holds up space that was given to others.
+    pub(super) fn is_given_up(&self) -> bool {
+        let checked = self.checked.as_ref();
+        checked.is_some_and(CheckedFile::is_given_up)
     }
 
     /// Whether the byte at `offset` can be read without waiting for the disk.

@@ -10,7 +10,7 @@ use http::header::{
     ACCEPT_RANGES, CACHE_CONTROL, CONTENT_RANGE, CONTENT_TYPE, ETAG, LAST_MODIFIED,
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
-use storage_core::StorageError;
+use storage_core::{RangeScan, StorageError};
 
 use super::body::{BodyPart, FileBody, is_sendable};
 use super::buffers::{Buffer, Buffers, LARGE};
@@ -94,6 +94,11 @@ impl Resource {
         matches!(&self.content, Content::File { file, .. } if file.is_damaged())
     }
 
+    /// Whether it holds up disk space that was given to others: it is opened again then.
+    pub(crate) fn is_given_up(&self) -> bool {
+        matches!(&self.content, Content::File { file, .. } if file.is_given_up())
+    }
+
     /// Compares the bytes of `ranges` with their checksums before any of them is sent. Of a long
     /// response only the first blocks: the others are compared while it is sent.
     async fn ensure(&self, ranges: &[ByteRange]) -> Result<(), StorageError> {
@@ -131,6 +136,19 @@ impl Resource {
             }
         }
         Ok(())
+    }
+
+    /// As [`Self::ensure`] of one range. Bytes of a long one that are absent are scanned: they are
+    /// sent from memory.
+    async fn begin(&self, range: ByteRange) -> Result<Option<RangeScan>, StorageError> {
+        let scan = match &self.content {
+            Content::File { file, .. } if file.may_have_holes() => file.scan(range).await?,
+            _ => None,
+        };
+        if scan.is_none() {
+            self.ensure(&[range]).await?;
+        }
+        Ok(scan)
     }
 
     fn length(&self) -> u64 {
@@ -307,18 +325,23 @@ async fn single(
     buffers: &Arc<Buffers>,
     files: Option<&Arc<SendQueue>>,
 ) -> Response {
-    if let Err(error) = resource.ensure(&[range]).await {
-        return refused(error, buffers);
-    }
+    let scan = match resource.begin(range).await {
+        Ok(scan) => scan,
+        Err(error) => return refused(error, buffers),
+    };
     buffers.metrics().range_bytes.inc_by(range.length());
-    let body = match &resource.content {
-        Content::Memory(bytes) => Body::from(slice(bytes, range)),
-        Content::File { file, .. } if files.is_some() && is_sendable(file, range) => {
+    let body = match (&resource.content, scan) {
+        (Content::Memory(bytes), _) => Body::from(slice(bytes, range)),
+        (Content::File { file, .. }, Some(scan)) => {
+            let (place, buffers) = ((Arc::clone(file), range), Arc::clone(buffers));
+            Body::new(FileBody::scanning(place, scan, buffers, files))
+        }
+        (Content::File { file, .. }, None) if files.is_some() && is_sendable(file, range) => {
             let parts = vec![BodyPart::File(range)];
             let (file, buffers) = (Arc::clone(file), Arc::clone(buffers));
             Body::new(FileBody::new(file, parts, buffers, files).checked())
         }
-        Content::File { file, .. } => match small(range.length(), buffers) {
+        (Content::File { file, .. }, None) => match small(range.length(), buffers) {
             Some(buffer) => {
                 let body = BufferedBody {
                     heads: None,

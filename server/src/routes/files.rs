@@ -127,7 +127,7 @@ pub(super) async fn read(
     }
     let open_file = app.open_files.get(id, &name);
     // A damaged file may have been replaced by an intact one.
-    let resource = match open_file.filter(|file| !file.is_damaged()) {
+    let resource = match open_file.filter(|file| !file.is_damaged() && !file.is_given_up()) {
         Some(resource) => resource,
         None => open(&app, id, &name).await?,
     };

@@ -9,7 +9,8 @@ use storage_core::{StorageError, is_held};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 
-use super::{Tier, takeover};
+use super::Tier;
+use super::outdated::replace_outdated;
 use crate::app_state::AppState;
 
 /// The document with the ids, one a line.
@@ -61,9 +62,7 @@ async fn end_chain(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> Result<()
     let closed = chains.close_for_deletion(id).await;
     if matches!(closed, Err(StorageError::Superseded { .. })) {
         // Whoever repeats the deletion is sent to the new writer.
-        if let Err(error) = takeover::replace_outdated(app, tier).await {
-            tracing::debug!(%error, "outdated copies are set aside in the next round");
-        }
+        replace_outdated(app, tier).await;
     }
     closed
 }

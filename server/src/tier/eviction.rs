@@ -57,10 +57,10 @@ pub(super) async fn run(app: &Arc<AppState>, tier: &Tier) {
         };
         let (mut held, mut other_bytes) = (Vec::new(), 0_u64);
         for info in app.engine.storages().list(&filter) {
-            match app.engine.tiering().info(info.id) {
-                Ok(Some(known)) if !known.file.is_evicted => held.push(Held {
+            match app.engine.tiering().known(info.id) {
+                Ok(Some(known)) if !known.is_evicted => held.push(Held {
                     id: info.id,
-                    sealed: known.file.sealed,
+                    sealed: known.sealed,
                     bytes: data_bytes(&info),
                 }),
                 Ok(None) => other_bytes = other_bytes.saturating_add(data_bytes(&info)),
@@ -73,7 +73,10 @@ pub(super) async fn run(app: &Arc<AppState>, tier: &Tier) {
     }
     match app.engine.tiering().reclaim(config.cache_bytes_max).await {
         Ok(0) => {}
-        Ok(bytes) => tracing::debug!(bytes, "fetched bytes were given up for others"),
+        Ok(bytes) => {
+            app.open_files.close_given_up();
+            tracing::debug!(bytes, "fetched bytes were given up for others");
+        }
         Err(error) => tracing::warn!(%error, "fetched bytes cannot be given up"),
     }
 }

@@ -28,11 +28,11 @@ pub(super) async fn publish(
     tier: &Tier,
     info: &StorageInfo,
 ) -> Result<(), TierError> {
-    let Ok(Some(known)) = app.engine.tiering().info(info.id) else {
+    let Ok(Some(known)) = app.engine.tiering().known(info.id) else {
         return Ok(());
     };
     let checksum = checksum_of(info);
-    if checksum == known.file.labels_checksum {
+    if checksum == known.labels_checksum {
         return Ok(());
     }
     let record = LabelRecord {
@@ -41,7 +41,7 @@ pub(super) async fn publish(
         description: info.description.clone(),
         labels: info.labels.clone(),
     };
-    let after = known.file.label_number;
+    let after = known.label_number;
     let stored = change_labels(&tier.bucket, info.id, after, record, &tier.node).await?;
     note(app, info.id, stored.number, checksum).await;
     Ok(())

@@ -5,11 +5,15 @@
 
 mod adopting;
 pub(crate) mod chains;
+mod collecting;
 mod deletions;
 mod eviction;
 mod labels;
 mod locating;
+mod mending;
 mod nodes;
+mod outdated;
+mod pace;
 mod rounds;
 mod source;
 pub(crate) mod store;

@@ -2,25 +2,25 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use object_tier::{
-    GONE_AFTER, HEARTBEAT_INTERVAL, Hint, TierError, changed_since, collect_unnamed, hour,
-    sealed_since,
+    GONE_AFTER, HEARTBEAT_INTERVAL, Hint, TierError, changed_since, hour, sealed_since,
 };
 use storage_core::{Progress, StorageFilter};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 use tokio::sync::watch;
 
+use super::collecting::Collection;
+use super::outdated::replace_outdated;
+use super::pace::{Pace, is_refused};
 use super::uploads::{UploadError, is_complete, upload, wanted};
-use super::{Tier, adopting, deletions, eviction, labels, table, takeover};
+use super::{Tier, adopting, deletions, eviction, labels, mending, table, takeover};
 use crate::app_state::AppState;
 use crate::clock;
 use crate::connection::Stage;
 
-/// How long a storage of the store that could not be served is not tried again.
-const REFUSED_LASTS: Duration = Duration::from_secs(300);
 /// One hour, in nanoseconds.
 const HOUR_NS: i64 = 3_600_000_000_000;
 
@@ -40,27 +40,8 @@ pub(crate) async fn maintain(
         () = signs(&app, &tier) => {}
         () = news(&app, &tier) => {}
         () = uploads(&app, &tier) => {}
+        () = mending::maintain(&app, &tier) => {}
         () = table::maintain(&app, &tier) => {}
-    }
-}
-
-/// When the next round begins.
-struct Pace {
-    interval: Duration,
-    wake: watch::Receiver<u64>,
-}
-
-impl Pace {
-    fn of(tier: &Tier) -> Self {
-        Self {
-            interval: Duration::from_secs(tier.config.check_seconds),
-            wake: tier.wake.subscribe(),
-        }
-    }
-
-    async fn next(&mut self) {
-        // Without a sender there is no server.
-        let _ = tokio::time::timeout(self.interval, self.wake.changed()).await;
     }
 }
 
@@ -101,7 +82,9 @@ async fn news(app: &Arc<AppState>, tier: &Tier) {
     let (mut pace, mut from) = (Pace::of(tier), None);
     loop {
         let done = async {
-            takeover::replace_outdated(app, tier).await?;
+            replace_outdated(app, tier).await;
+            let lost = std::mem::take(&mut *tier.lost.lock());
+            lost.into_iter().for_each(|id| takeover::begin(app, id));
             deletions::complete(app, tier).await?;
             publish_labels(app, tier).await?;
             look_for_news(app, tier, &mut from).await
@@ -113,11 +96,11 @@ async fn news(app: &Arc<AppState>, tier: &Tier) {
 
 /// Uploads, and gives space back.
 async fn uploads(app: &Arc<AppState>, tier: &Tier) {
-    let (mut pace, mut uploaded) = (Pace::of(tier), Vec::new());
+    let (mut pace, mut collection) = (Pace::of(tier), Collection::default());
     loop {
         let done = async {
-            upload_all(app, tier, &mut uploaded).await?;
-            collect(tier, &mut uploaded).await
+            upload_all(app, tier, &mut collection).await?;
+            collection.round(app, tier).await
         };
         tier.note("upload", done.await);
         tier.status.lock().waiting = wanted(app, tier).len() as u64;
@@ -129,14 +112,18 @@ async fn uploads(app: &Arc<AppState>, tier: &Tier) {
 async fn upload_all(
     app: &Arc<AppState>,
     tier: &Tier,
-    uploaded: &mut Vec<(StorageId, i64)>,
+    collection: &mut Collection,
 ) -> Result<(), TierError> {
     for info in wanted(app, tier) {
         if !is_complete(app, info.id) {
             continue;
         }
         match upload(app, tier, info.id, &Progress::default()).await {
-            Ok(()) => uploaded.push((info.id, clock::now_ns())),
+            Ok(()) => {
+                if let Ok(Some(known)) = app.engine.tiering().known(info.id) {
+                    collection.add((known.sealed, info.id));
+                }
+            }
             Err(UploadError::Store(error)) if error.is_passing() => return Err(error),
             Err(error) => tracing::error!(
                 %error, storage = %info.id,
@@ -173,8 +160,8 @@ async fn look_for_news(
         match hint {
             Hint::Gone => gone.push(id),
             Hint::Labelled(number) => {
-                let known = app.engine.tiering().info(id);
-                let is_new = matches!(known, Ok(Some(known)) if known.file.label_number < number);
+                let known = app.engine.tiering().known(id);
+                let is_new = matches!(known, Ok(Some(known)) if known.label_number < number);
                 if is_new {
                     labels::take(app, tier, id).await?;
                 }
@@ -204,36 +191,6 @@ async fn look_for_news(
         deletions::follow(app, tier, id).await;
     }
     *seen_from = Some(next);
-    Ok(())
-}
-
-/// Whether a storage was tried a moment ago.
-fn is_refused(tier: &Tier, id: StorageId) -> bool {
-    let mut refused = tier.refused.lock();
-    refused.retain(|_, since| since.elapsed() < REFUSED_LASTS);
-    refused.contains_key(&id)
-}
-
-/// Removes what interrupted uploads left.
-async fn collect(tier: &Tier, uploaded: &mut Vec<(StorageId, i64)>) -> Result<(), TierError> {
-    let grace = Duration::from_secs(tier.config.grace_seconds);
-    let grace_ns = i64::try_from(grace.as_nanos()).unwrap_or(i64::MAX);
-    let now = clock::now_ns();
-    let is_due = |(_, sealed): &(StorageId, i64)| now.saturating_sub(*sealed) > grace_ns;
-    let (due, later): (Vec<_>, Vec<_>) = uploaded.drain(..).partition(is_due);
-    *uploaded = later;
-    for (id, _) in due {
-        let Some(seal) = object_tier::Seal::get(&tier.bucket, id).await? else {
-            continue;
-        };
-        let collected = collect_unnamed(&tier.bucket, id, &seal, grace, now).await?;
-        if collected.objects > 0 {
-            tracing::info!(
-                storage = %id, objects = collected.objects, bytes = collected.bytes,
-                "objects that no seal names were removed from the object store"
-            );
-        }
-    }
     Ok(())
 }
 

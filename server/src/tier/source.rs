@@ -14,7 +14,7 @@ impl BlockSource for Source {
     fn fetch(&self, key: &str, range: Range<u64>) -> Fetching {
         let (reader, key) = (self.0.clone(), key.to_owned());
         Box::pin(async move {
-            let fetched = reader.fetch(&key, range).await;
+            let fetched = reader.fetch_slices(&key, range).await;
             fetched.map_err(io::Error::other)
         })
     }

@@ -35,6 +35,8 @@ pub(crate) struct Tier {
     pub(super) uploading: tokio::sync::Mutex<()>,
     /// Storages that are taken over at this moment.
     pub(super) taking: Mutex<HashSet<StorageId>>,
+    /// Storages of which this node owns the chain, and lacks packets.
+    pub(super) lost: Mutex<Vec<StorageId>>,
     /// Outdated copies are set aside by one at a time.
     pub(super) replacing: tokio::sync::Mutex<()>,
     /// Storages that are deleted at this moment.
@@ -115,6 +117,7 @@ impl Tier {
             adopting: tokio::sync::Mutex::default(),
             uploading: tokio::sync::Mutex::default(),
             taking: Mutex::default(),
+            lost: Mutex::default(),
             replacing: tokio::sync::Mutex::default(),
             being_deleted: Mutex::default(),
             refused: Mutex::default(),
@@ -155,7 +158,10 @@ impl Tier {
     /// Lets the engine fetch absent bytes.
     pub(crate) fn serve(&self, engine: &Engine) {
         let source = source::Source(self.reader.clone());
-        engine.tiering().set_source(Arc::new(source));
+        let ahead_bytes_max = self.config.read_ahead_bytes_max;
+        engine
+            .tiering()
+            .set_source(Arc::new(source), ahead_bytes_max);
         if self.config.durability == Durability::Object
             && let Some(known) = self.known.get()
         {

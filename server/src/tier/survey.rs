@@ -1,5 +1,5 @@
-//! What a node looks at in a chain before it takes the storage over: whether it can store what is in
-//! it. After the takeover it would be too late to refuse.
+//! What a node looks at in a chain before it takes the storage over: whether it can store what it
+//! finds. After the takeover it would be too late to refuse.
 
 use std::collections::HashMap;
 

@@ -220,8 +220,8 @@ fn wanted(app: &AppState, tier: &Tier) -> Vec<StorageInfo> {
     };
     let mut storages = app.engine.storages().list(&filter);
     let is_own = |info: &StorageInfo| {
-        let known = app.engine.tiering().info(info.id);
-        matches!(known, Ok(Some(known)) if known.file.is_own)
+        let known = app.engine.tiering().known(info.id);
+        matches!(known, Ok(Some(known)) if known.is_own)
     };
     storages.retain(is_own);
     storages

@@ -11,7 +11,8 @@ use thiserror::Error;
 
 use super::Tier;
 use super::adopting::{self, AdoptError};
-use super::chains::{Outdated, RebuildError, rebuild};
+use super::chains::{RebuildError, rebuild};
+use super::outdated::replace_outdated;
 use super::survey::Survey;
 use crate::app_state::AppState;
 
@@ -214,7 +215,7 @@ pub(super) async fn forget_outdated(
         chains.doubt(id);
         chains.is_open(id).await;
     }
-    replace_outdated(app, tier).await?;
+    replace_outdated(app, tier).await;
     Ok(())
 }
 
@@ -255,51 +256,6 @@ async fn check_owner(tier: &Tier, id: StorageId, is_forced: bool) -> Result<bool
         return Err(TakeoverError::WriterLives(owner.node.to_string()));
     }
     Ok(false)
-}
-
-/// Sets copies aside that are of no use any more, and makes those again of which this node still
-/// owns the chain.
-pub(super) async fn replace_outdated(app: &Arc<AppState>, tier: &Tier) -> Result<(), TierError> {
-    let Some(chains) = tier.chains() else {
-        return Ok(());
-    };
-    // Who waits for it finds them replaced.
-    let _replacing = tier.replacing.lock().await;
-    for Outdated {
-        id,
-        is_owned,
-        reason,
-    } in chains.take_outdated()
-    {
-        // It was made again since.
-        if !chains.is_outdated(id) {
-            continue;
-        }
-        match app.engine.storages().set_aside(id).await {
-            Ok(place) => tracing::warn!(
-                storage = %id, reason, place = %place.display(),
-                "the copy of the storage here is outdated and was set aside"
-            ),
-            Err(StorageError::StorageNotFound(_)) => {}
-            Err(error) => {
-                tracing::error!(
-                    %error, storage = %id, reason,
-                    "an outdated copy of a storage cannot be set aside; the next start tries again"
-                );
-                continue;
-            }
-        }
-        chains.forget(id);
-        app.open_files.close(id);
-        app.event_files.close(id).await;
-        app.unreadable.forget(id);
-        if is_owned {
-            begin(app, id);
-        } else {
-            chains.known().forget(id).await;
-        }
-    }
-    Ok(())
 }
 
 /// Takes a storage over in the background; whoever asks for it meanwhile is told to wait.

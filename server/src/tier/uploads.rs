@@ -47,8 +47,9 @@ pub(super) fn wanted(app: &AppState, tier: &Tier) -> Vec<StorageInfo> {
     };
     let mut storages = app.engine.storages().list(&filter);
     let is_only_here = |info: &StorageInfo| {
-        let known = app.engine.tiering().info(info.id);
-        matches!(known, Ok(None)) && !tier.superseded.lock().contains(&info.id)
+        let known = app.engine.tiering().known(info.id);
+        let is_unknown = matches!(known, Ok(None)) && !app.engine.tiering().has_lost(info.id);
+        is_unknown && !tier.superseded.lock().contains(&info.id)
     };
     storages.retain(is_only_here);
     storages
@@ -81,6 +82,11 @@ pub(crate) async fn upload(
     {
         tier.superseded.lock().insert(id);
         return Err(UploadError::NotOwner(id, standing.owner.node.to_string()));
+    }
+    if app.engine.tiering().has_lost(id) {
+        let problem = format!("where {id} is in the object store is being found out: try again");
+        let what = "storage";
+        return Err(StorageError::Invalid { what, problem }.into());
     }
     let parts = app.engine.tiering().parts(id).await?;
     progress.begin(parts.large.iter().map(|part| part.length).sum());

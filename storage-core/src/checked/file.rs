@@ -21,7 +21,7 @@ use super::{
     known_damage::KnownDamage,
     sums::{Expected, Sums},
 };
-use crate::{Counters, StorageError, read::ReadFile, traced::on_thread};
+use crate::{Counters, RangeScan, StorageError, read::ReadFile, traced::on_thread};
 
 /// Bytes per read.
 const READ_BYTES: u64 = 256 << 10;
@@ -29,6 +29,8 @@ const READ_BYTES: u64 = 256 << 10;
 const TURNS: usize = 4;
 /// Bytes of a part of a file that is fetched before it is sent.
 const FETCHED_BYTES: u64 = 4 << 20;
+/// Longest range whose bytes are kept once they were fetched: those of a longer one pass by.
+const KEPT_BYTES_MAX: u64 = 8 << 20;
 /// How often a file may change while it is compared.
 const CHANGES_MAX: u32 = 3;
 
@@ -274,6 +276,13 @@ impl CheckedFile {
         self.blocks.damage.is_of(&self.blocks.name)
     }
 
+    /// Whether its bytes were given up for others: its space comes back when nobody has it open.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        let resident = self.file.resident();
+        resident.is_some_and(|resident| resident.is_given_up())
+    }
+
     /// As [`Self::ensure`] of each range; what is absent is fetched for all of them at once.
     ///
     /// # Errors
@@ -287,6 +296,24 @@ impl CheckedFile {
             self.ensure(range).await?;
         }
         Ok(())
+    }
+
+    /// A reader of a range that is so long that its bytes pass by the file, if some are absent.
+    ///
+    /// # Errors
+    /// When its first bytes are damaged or cannot be fetched.
+    pub async fn scan(&self, range: Range<u64>) -> Result<Option<RangeScan>, StorageError> {
+        let length = range.end.saturating_sub(range.start);
+        let Some(resident) = self.file.resident().filter(|_| length > KEPT_BYTES_MAX) else {
+            return Ok(None);
+        };
+        if resident.has(&range) {
+            return Ok(None);
+        }
+        let mut scan = RangeScan::new(Arc::clone(resident), range);
+        let first = scan.first().await;
+        first.map_err(StorageError::fetch(&self.blocks.path))?;
+        Ok(Some(scan))
     }
 
     /// Whether bytes of the file may be absent, and are fetched.

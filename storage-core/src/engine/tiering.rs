@@ -2,6 +2,7 @@
 //! come from there.
 
 mod adoption;
+mod restoring;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -75,9 +76,10 @@ pub struct Tiering {
 }
 
 impl Tiering {
-    /// Where absent bytes come from.
-    pub fn set_source(&self, source: Arc<dyn BlockSource>) {
-        self.slots.set_source(source);
+    /// Where absent bytes come from, and how many of them readers in order may have in memory, all
+    /// of them together.
+    pub fn set_source(&self, source: Arc<dyn BlockSource>, ahead_bytes_max: u64) {
+        self.slots.set_source(source, ahead_bytes_max);
     }
 
     fn finalized(&self, id: StorageId) -> Result<Arc<Storage>, StorageError> {
@@ -115,6 +117,14 @@ impl Tiering {
             };
             TierInfo { file, here }
         }))
+    }
+
+    /// What is known of a storage in the store, without looking at what of it is here.
+    ///
+    /// # Errors
+    /// When there is no such storage.
+    pub fn known(&self, id: StorageId) -> Result<Option<Arc<TierFile>>, StorageError> {
+        Ok(self.registry.known(id)?.tier())
     }
 
     /// Notes that a storage is in the store. The checksums of granules of its files are durable

@@ -1,16 +1,12 @@
-//! Reading ahead: a scan of a file takes larger and larger pieces from the store into memory, and
-//! leaves the cache to those who come back.
+//! Reading ahead: a scan of a file takes more and more from the store into memory, and leaves the
+//! cache to those who come back.
 
 use std::ops::Range;
 
-use bytes::Bytes;
-use storage_format::tier_file::GRANULE_BYTES;
+use super::window::{Piece, Window};
 
 /// Scans of one file that are known at once.
 const SCANS_MAX: usize = 4;
-/// Bytes of the first piece, and of the longest.
-const FIRST_BYTES: u64 = 256 << 10;
-const LONGEST_BYTES: u64 = 4 << 20;
 /// A scan is one once it has read so many bytes in order.
 const SCAN_BYTES: u64 = 512 << 10;
 
@@ -21,10 +17,10 @@ struct Scan {
     next: u64,
     /// Bytes that it has read in order.
     read: u64,
-    /// The piece that is in memory, and where it begins.
-    piece: (u64, Bytes),
-    /// Bytes of the next piece.
-    step: u64,
+    /// Whether it has read nothing since the last look for idle scans.
+    is_idle: bool,
+    /// What it takes from memory, unless a read has it.
+    reading: Option<Reading>,
 }
 
 /// The scans of a file, the one that read last behind the others.
@@ -32,14 +28,12 @@ struct Scan {
 pub(super) struct Scans(Vec<Scan>);
 
 /// How a read is served.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Step {
     /// By granules of the file: it is no scan.
     Cached,
-    /// From these bytes.
-    InMemory(Bytes),
-    /// By this piece, which has to be fetched, and belongs to the scan.
-    Fetch(Range<u64>),
+    /// By pieces in memory, which belong to the scan.
+    Ahead(Reading),
 }
 
 impl Scans {
@@ -53,40 +47,56 @@ impl Scans {
             self.0.push(Scan {
                 next: range.end,
                 read: bytes,
-                step: FIRST_BYTES,
                 ..Scan::default()
             });
             return Step::Cached;
         };
         let mut scan = self.0.remove(at);
+        let begin = range.start.saturating_sub(scan.read);
         scan.next = range.end;
         scan.read = scan.read.saturating_add(bytes);
-        let (start, piece) = &scan.piece;
-        let from = usize::try_from(range.start.saturating_sub(*start)).unwrap_or(usize::MAX);
-        let count = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let step = if range.start >= *start
-            && from
-                .checked_add(count)
-                .is_some_and(|end| end <= piece.len())
-        {
-            Step::InMemory(piece.slice(from..from.saturating_add(count)))
-        } else if scan.read < SCAN_BYTES {
-            Step::Cached
-        } else {
-            let wanted = scan.step.max(bytes);
-            scan.step = scan.step.saturating_mul(2).min(LONGEST_BYTES);
-            let start = (range.start / GRANULE_BYTES).saturating_mul(GRANULE_BYTES);
-            let end = range.start.saturating_add(wanted).div_ceil(GRANULE_BYTES);
-            Step::Fetch(start..end.saturating_mul(GRANULE_BYTES).min(length))
-        };
+        scan.is_idle = false;
+        let reading = scan.reading.take();
+        let is_scan = scan.read >= SCAN_BYTES;
         self.0.push(scan);
-        step
+        match reading {
+            Some(reading) => Step::Ahead(reading),
+            None if is_scan => Step::Ahead(Reading::new((begin, range.start), length)),
+            None => Step::Cached,
+        }
     }
 
-    /// Keeps the piece at `start` for the scan whose next read begins at `next`.
-    pub(super) fn keep(&mut self, next: u64, start: u64, piece: &Bytes) {
+    /// Keeps what is in memory for the scan whose next read begins at `next`.
+    pub(super) fn keep(&mut self, next: u64, reading: Reading) {
         if let Some(scan) = self.0.iter_mut().find(|scan| scan.next == next) {
-            scan.piece = (start, piece.clone());
+            scan.reading = Some(reading);
+        }
+    }
+
+    /// Gives up what is in memory for scans that have read nothing since this was called before:
+    /// nobody says when a scan ends.
+    pub(super) fn forget_idle(&mut self) {
+        for scan in &mut self.0 {
+            if std::mem::replace(&mut scan.is_idle, true) {
+                scan.reading = None;
+            }
+        }
+    }
+}
+
+/// What a scan has in memory, and what it gets next.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) piece: Option<Piece>,
+    pub(super) window: Window,
+}
+
+impl Reading {
+    /// For a scan of a file of `length` bytes that began at `begin` and is at `position`.
+    fn new(place: (u64, u64), length: u64) -> Self {
+        Self {
+            piece: None,
+            window: Window::new(place, None, length),
         }
     }
 }
@@ -96,27 +106,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scan_takes_larger_pieces_and_others_none() {
+    fn a_scan_is_known_by_what_it_has_read_and_forgotten_when_it_reads_no_more() {
         const KIB: u64 = 1 << 10;
-        let (mut scans, length) = (Scans::default(), 64 << 20);
-        let (mut at, mut fetched) = (0, Vec::new());
-        while at < 8 << 20 {
+        let mut scans = Scans::default();
+        let is_cached = |step: &Step| matches!(step, Step::Cached);
+        for at in (0..2048 * KIB).step_by(128 << 10) {
             let range = at..at + 128 * KIB;
-            match scans.step(&range, length) {
-                Step::Cached => assert!(at < SCAN_BYTES, "at {at}"),
-                Step::InMemory(bytes) => assert_eq!(bytes.len(), 128 << 10),
-                Step::Fetch(piece) => {
-                    assert!(piece.start <= range.start && piece.end >= range.end);
-                    let bytes = Bytes::from(vec![1; usize::try_from(piece.end - at).unwrap()]);
-                    scans.keep(range.end, at, &bytes);
-                    fetched.push(piece.end - piece.start);
+            match scans.step(&range, 64 << 20) {
+                Step::Cached => assert!(range.end < SCAN_BYTES, "at {at}"),
+                Step::Ahead(reading) => {
+                    assert!(range.end >= SCAN_BYTES, "at {at}");
+                    scans.keep(range.end, reading);
                 }
             }
-            at += 128 * KIB;
             // Another reader here and there.
-            assert_eq!(scans.step(&(at * 3 + 1..at * 3 + 2), length), Step::Cached);
+            assert!(is_cached(&scans.step(&(at * 3 + 1..at * 3 + 2), 64 << 20)));
         }
-        assert_eq!(fetched[..3], [256 * KIB, 512 * KIB, 1024 * KIB]);
-        assert!(fetched.iter().all(|bytes| *bytes <= LONGEST_BYTES));
+        let has_memory = |scans: &Scans| scans.0.iter().any(|scan| scan.reading.is_some());
+        assert!(has_memory(&scans));
+        scans.forget_idle();
+        assert!(has_memory(&scans), "it has read since the look before");
+        scans.forget_idle();
+        assert!(!has_memory(&scans));
     }
 }

@@ -10,9 +10,9 @@ use std::{
 
 use parking_lot::RwLock;
 use storage_format::{StorageId, paths::FileName, tier_file::TieredFile};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Semaphore};
 
-use super::BlockSource;
+use super::{BlockSource, lost::Lost};
 
 /// A file that may have holes.
 #[derive(Debug)]
@@ -27,15 +27,24 @@ pub(super) struct Facts {
     pub(super) used: AtomicU64,
 }
 
+/// Where absent bytes come from.
+#[derive(Debug, Clone)]
+pub(super) struct Supply {
+    pub(super) source: Arc<dyn BlockSource>,
+    /// A permit for each granule that readers in order may have in memory, all of them together.
+    pub(super) memory: Arc<Semaphore>,
+}
+
 /// What all slots of an engine share.
 #[derive(Debug)]
 pub(super) struct Cache {
-    pub(super) source: RwLock<Option<Arc<dyn BlockSource>>>,
+    pub(super) supply: RwLock<Option<Supply>>,
     pub(super) handle: Handle,
     pub(super) here: AtomicU64,
     pub(super) hits: AtomicU64,
     pub(super) misses: AtomicU64,
     pub(super) reads: AtomicU64,
+    pub(super) lost: Lost,
 }
 
 impl Facts {

@@ -28,6 +28,7 @@ impl Storage {
         } else {
             forget_folder(&self.folder);
         }
+        slots.found(&self.folder, self.id);
         *self.tier.write() = Some(Arc::new(tier));
     }
 
@@ -40,7 +41,13 @@ impl Storage {
         forget_folder(&self.folder);
         let path = self.path(&FileName::Tier(self.id));
         let bytes = match read_small(&path, u64::from(ENVELOPE_BODY_BYTES_MAX)) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
+            // The checksums are written before and removed never.
+            Err(error)
+                if error.kind() == std::io::ErrorKind::NotFound
+                    && !self.path(&FileName::TierSums(self.id)).exists() =>
+            {
+                return;
+            }
             read => read.map_err(StorageError::io("read", &path)),
         };
         let decoded = bytes.and_then(|bytes| {
@@ -51,12 +58,14 @@ impl Storage {
         });
         match decoded {
             Ok(tier) => self.set_tier(tier, slots),
-            Err(error) => tracing::error!(
-                %error, storage = %self.id,
-                "it is not known where the storage is in the object store, and what was evicted \
-                 cannot be read: stop the server, move the folder of the storage away, and start; \
-                 it is then served from the store"
-            ),
+            Err(error) => {
+                slots.lose(&self.folder, self.id);
+                tracing::error!(
+                    %error, storage = %self.id,
+                    "it is not known where the storage is in the object store; that is made again \
+                     from its seal, and until then evicted bytes are not served. Check the disk"
+                );
+            }
         }
     }
 }

@@ -12,20 +12,28 @@
 mod ahead;
 mod facts;
 mod granules;
+mod holes;
 mod known;
+mod lost;
+mod pieces;
 mod resident;
+mod scanning;
 mod slots;
+mod window;
 
 use std::{fmt, future::Future, io, ops::Range, pin::Pin};
 
 use bytes::Bytes;
 
+pub(crate) use holes::has_holes;
 pub(crate) use known::evictable;
 pub(crate) use resident::Resident;
+pub use scanning::{RangeScan, Scanned};
 pub(crate) use slots::{Slots, forget_file, forget_folder, has_slot, resident_at};
 
-/// Bytes that arrive later.
-pub type Fetching = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
+/// Bytes that arrive later, in the slices in which they came: a copy of them into one would cost as
+/// much as sending them.
+pub type Fetching = Pin<Box<dyn Future<Output = io::Result<Vec<Bytes>>> + Send>>;
 
 /// Fetches bytes of objects. What it fetches is compared with checksums by the caller.
 pub trait BlockSource: fmt::Debug + Send + Sync {

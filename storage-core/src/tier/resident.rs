@@ -6,25 +6,29 @@ use std::{
     io,
     ops::Range,
     os::unix::fs::FileExt,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rustix::fs::{SeekFrom, seek};
 use storage_format::{
     FormatError, FormatErrorKind,
-    checksum::crc32c,
+    checksum::{crc32c, crc32c_append},
     tier_file::{GRANULE_BYTES, granule_checksum},
 };
 use tokio::sync::watch;
 
 use super::{
-    ahead::{Scans, Step},
-    facts::Facts,
+    ahead::Scans,
+    facts::{Facts, Supply},
     granules::{Granules, bytes_of, granules_of, runs},
+    holes::data_of,
+    pieces::Pieces,
 };
-use crate::{StorageError, io::open_with_holes};
+use crate::{StorageError, io::open_with_holes, unfetched::Unfetched};
 
 /// Granules that are fetched although nobody asked for them, because they are between others: 1
 /// MiB.
@@ -35,17 +39,20 @@ const RUN: u64 = 64;
 /// A file that may have holes, open since its first reader.
 #[derive(Debug)]
 pub(crate) struct Resident {
-    facts: Arc<Facts>,
+    pub(super) facts: Arc<Facts>,
     file: Arc<File>,
     /// The checksums of its granules.
     sums: Box<[u8]>,
     /// What is in the file and was compared.
     known: Granules,
     /// What was in the file when it was opened.
-    found: Granules,
+    pub(super) found: Granules,
     /// What is being fetched, and what says that it has ended.
     fetching: Mutex<HashMap<u64, watch::Receiver<()>>>,
-    scans: Mutex<Scans>,
+    /// Whether a file of holes has taken its name: its space is given back when nobody has it open.
+    is_given_up: AtomicBool,
+    pub(super) scans: Mutex<Scans>,
+    pub(super) pieces: Pieces,
 }
 
 impl Resident {
@@ -53,13 +60,7 @@ impl Resident {
     pub(super) fn open(facts: &Arc<Facts>) -> io::Result<Self> {
         let about = &facts.file;
         let file = open_with_holes(&facts.path, about.length)?;
-        let length = usize::try_from(about.sums_length()).map_err(io::Error::other)?;
-        let mut sums = vec![0; length];
-        let place = facts.sums_path();
-        let read = File::open(&place).and_then(|file| file.read_exact_at(&mut sums, about.sums_at));
-        // It is not the file itself that is gone.
-        read.map_err(|error| io::Error::other(format!("{}: {error}", place.display())))?;
-        about.check_sums(&sums).map_err(io::Error::other)?;
+        let sums = read_sums(facts)?;
         let found = Granules::new(about.granules());
         for data in data_of(&file, about.length)? {
             for granule in granules_of(&data) {
@@ -69,11 +70,13 @@ impl Resident {
         Ok(Self {
             facts: Arc::clone(facts),
             file: Arc::new(file),
-            sums: sums.into(),
+            sums,
             known: Granules::new(about.granules()),
             found,
             fetching: Mutex::default(),
+            is_given_up: AtomicBool::new(false),
             scans: Mutex::default(),
+            pieces: Pieces::default(),
         })
     }
 
@@ -81,7 +84,16 @@ impl Resident {
         &self.file
     }
 
-    fn length(&self) -> u64 {
+    pub(super) fn give_up(&self) {
+        self.is_given_up.store(true, Ordering::Release);
+    }
+
+    /// Whether another file has its name: whoever keeps it open should open that one.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Acquire)
+    }
+
+    pub(super) fn length(&self) -> u64 {
         self.facts.file.length
     }
 
@@ -171,44 +183,51 @@ impl Resident {
     }
 
     /// As [`Self::ensure`], for a thread that may block.
-    fn ensure_blocking(self: &Arc<Self>, range: &Range<u64>) -> io::Result<()> {
+    pub(super) fn ensure_blocking(self: &Arc<Self>, range: &Range<u64>) -> io::Result<()> {
         if self.has(range) {
             return Ok(());
         }
         let this = Arc::clone(self);
         let ranges = [range.clone()];
-        self.facts
-            .cache
-            .handle
-            .block_on(async move { this.ensure(&ranges).await })
+        self.block_on(async move { this.ensure(&ranges).await })
     }
 
-    async fn bytes(&self, range: &Range<u64>) -> io::Result<Bytes> {
-        let source = self.facts.cache.source.read().clone();
-        let Some(source) = source else {
-            let what = format!(
+    pub(super) fn supply(&self) -> io::Result<Supply> {
+        let supply = self.facts.cache.supply.read().clone();
+        supply.ok_or_else(|| {
+            Unfetched::error(format!(
                 "{} is in an object store, and none is configured: set [object_store]",
                 self.facts.path.display()
-            );
-            return Err(io::Error::other(what));
-        };
-        let fetched = source.fetch(&self.facts.file.key, range.clone()).await?;
-        if fetched.len() as u64 == range.end.saturating_sub(range.start) {
-            return Ok(fetched);
+            ))
+        })
+    }
+
+    /// Fetches bytes from the beginning of a granule on, and compares them with their checksums.
+    pub(super) async fn slices(&self, range: &Range<u64>) -> io::Result<Vec<Bytes>> {
+        let source = self.supply()?.source;
+        let fetched = source.fetch(&self.facts.file.key, range.clone()).await;
+        let slices = fetched.map_err(Unfetched::error)?;
+        let length: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
+        if length != range.end.saturating_sub(range.start) {
+            return Err(Unfetched::error(
+                "the object store sent another number of bytes",
+            ));
         }
-        Err(io::Error::other(
-            "the object store sent another number of bytes",
-        ))
+        self.check(range.start, &slices)?;
+        Ok(slices)
     }
 
     /// Fetches a run of granules and writes them into the file.
     async fn fetch(self: Arc<Self>, run: Range<u64>) -> io::Result<()> {
         let range = bytes_of(&run, self.length());
-        let bytes = self.bytes(&range).await?;
+        let slices = self.slices(&range).await?;
         // Not on another thread: all threads that may block can be waiting for this. It is a copy
         // to the page cache of at most 4 MiB.
-        self.check(range.start, &bytes)?;
-        crate::io::write_into_hole(&self.facts.path, &self.file, &bytes, range.start)?;
+        let mut at = range.start;
+        for slice in &slices {
+            crate::io::write_into_hole(&self.facts.path, &self.file, slice, at)?;
+            at = at.saturating_add(slice.len() as u64);
+        }
         let mut new = 0_u64;
         for granule in run {
             let is_new = self.known.add(granule) && !self.found.has(granule);
@@ -219,14 +238,32 @@ impl Resident {
     }
 
     /// Compares fetched bytes, from the beginning of a granule on, with the checksums.
-    fn check(&self, start: u64, bytes: &[u8]) -> io::Result<()> {
-        let granule_bytes = usize::try_from(GRANULE_BYTES).map_err(io::Error::other)?;
-        let first = start / GRANULE_BYTES;
-        for (part, granule) in bytes.chunks(granule_bytes).zip(first..) {
-            let (stored, computed) = (granule_checksum(&self.sums, granule), crc32c(part));
-            if stored != Some(computed) {
-                return Err(self.damaged(granule, stored.unwrap_or_default(), computed));
+    fn check(&self, start: u64, slices: &[Bytes]) -> io::Result<()> {
+        let (mut granule, mut computed, mut left) = (start / GRANULE_BYTES, 0, GRANULE_BYTES);
+        let compare = |granule: u64, computed: u32| {
+            let stored = granule_checksum(&self.sums, granule);
+            if stored == Some(computed) {
+                return Ok(());
             }
+            Err(self.damaged(granule, stored.unwrap_or_default(), computed))
+        };
+        for slice in slices {
+            let mut rest: &[u8] = slice;
+            while !rest.is_empty() {
+                let count = usize::try_from(left).unwrap_or(usize::MAX).min(rest.len());
+                let (part, behind) = rest.split_at(count);
+                computed = crc32c_append(computed, part);
+                left = left.saturating_sub(count as u64);
+                rest = behind;
+                if left == 0 {
+                    compare(granule, computed)?;
+                    granule = granule.saturating_add(1);
+                    (computed, left) = (0, GRANULE_BYTES);
+                }
+            }
+        }
+        if left < GRANULE_BYTES {
+            compare(granule, computed)?;
         }
         Ok(())
     }
@@ -241,7 +278,7 @@ impl Resident {
             %error, storage = %self.facts.storage, key = %self.facts.file.key,
             "an object in the object store is not what was uploaded; its bytes are not used"
         );
-        io::Error::other(StorageError::damaged(&self.facts.path)(error))
+        Unfetched::error(StorageError::damaged(&self.facts.path)(error))
     }
 
     /// Compares a granule that was in the file when it was opened; one that does not match is
@@ -261,41 +298,14 @@ impl Resident {
         }
     }
 
-    /// Fills `buffer` from `offset`. A scan passes by the file. Blocks the thread.
-    pub(crate) fn fill(self: &Arc<Self>, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let range = offset..offset.saturating_add(buffer.len() as u64);
-        if range.end > self.length() {
-            return self.file.read_exact_at(buffer, offset);
-        }
-        if !self.has(&range) {
-            let step = self.scans.lock().step(&range, self.length());
-            let bytes = match step {
-                Step::Cached => None,
-                Step::InMemory(bytes) => Some(bytes),
-                Step::Fetch(piece) => Some(self.piece(&range, piece)?),
-            };
-            if let Some(bytes) = bytes {
-                buffer.copy_from_slice(&bytes);
-                return Ok(());
-            }
-            self.ensure_blocking(&range)?;
-        }
-        self.file.read_exact_at(buffer, offset)
+    /// Waits on this thread.
+    pub(super) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.facts.cache.handle.block_on(work)
     }
 
-    /// The bytes `range`, from a piece around them that is fetched into memory.
-    fn piece(&self, range: &Range<u64>, piece: Range<u64>) -> io::Result<Bytes> {
-        let bytes = self.facts.cache.handle.block_on(self.bytes(&piece))?;
-        self.check(piece.start, &bytes)?;
-        self.scans.lock().keep(range.end, piece.start, &bytes);
-        let from = usize::try_from(range.start.saturating_sub(piece.start));
-        let count = usize::try_from(range.end.saturating_sub(range.start));
-        let (from, count) = (from.unwrap_or(usize::MAX), count.unwrap_or(usize::MAX));
-        let end = from.saturating_add(count);
-        if end > bytes.len() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        Ok(bytes.slice(from..end))
+    /// Gives up what is in memory for scans that have ended.
+    pub(super) fn forget_idle_scans(&self) {
+        self.scans.lock().forget_idle();
     }
 }
 
@@ -315,21 +325,32 @@ impl Drop for Claim {
     }
 }
 
-/// The parts of a file that are no holes.
-fn data_of(file: &File, length: u64) -> io::Result<Vec<Range<u64>>> {
-    let (mut found, mut at) = (Vec::new(), 0);
-    while at < length {
-        let data = match seek(file, SeekFrom::Data(at)) {
-            Ok(data) => data,
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(error) => return Err(error.into()),
-        };
-        let end = seek(file, SeekFrom::Hole(data))?;
-        if end <= at {
-            break;
-        }
-        found.push(data..end.min(length));
-        at = end;
+/// The checksums of the granules of a file.
+fn read_sums(facts: &Facts) -> io::Result<Box<[u8]>> {
+    let about = &facts.file;
+    let length = usize::try_from(about.sums_length()).map_err(io::Error::other)?;
+    let (mut sums, place) = (vec![0; length], facts.sums_path());
+    let read = File::open(&place).and_then(|file| file.read_exact_at(&mut sums, about.sums_at));
+    let lost = match read {
+        Ok(()) => about.check_sums(&sums).err().map(|error| error.to_string()),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => Some(error.to_string()),
+            // It is not the file itself that is gone.
+            _ => return Err(io::Error::other(format!("{}: {error}", place.display()))),
+        },
+    };
+    let Some(lost) = lost else {
+        return Ok(sums.into());
+    };
+    if facts.cache.lost.add(facts.storage) {
+        tracing::error!(
+            error = lost, storage = %facts.storage, file = %place.display(),
+            "checksums of a storage in the object store are lost; they are made again from its \
+             seal. Check the disk"
+        );
     }
-    Ok(found)
+    Err(Unfetched::error(format!(
+        "{}: {lost}; it is made again from the seal",
+        place.display()
+    )))
 }

@@ -12,15 +12,20 @@ use std::{
 };
 
 use parking_lot::{Mutex, RwLock};
-use storage_format::{StorageId, tier_file::TieredFile};
-use tokio::runtime::Handle;
+use storage_format::{
+    StorageId,
+    tier_file::{GRANULE_BYTES, TieredFile},
+};
+use tokio::{runtime::Handle, sync::Semaphore};
 
 use super::{
     BlockSource, CachedBytes,
-    facts::{Cache, Facts},
+    facts::{Cache, Facts, Supply},
+    holes::files_with_holes,
+    lost::Lost,
     resident::Resident,
 };
-use crate::io::replace_with_hole;
+use crate::{io::replace_with_hole, unfetched::Unfetched};
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::default);
 
@@ -29,6 +34,8 @@ struct Table {
     /// Whether there was ever a slot: without one, no path is looked up.
     is_used: AtomicBool,
     slots: RwLock<HashMap<PathBuf, Arc<Slot>>>,
+    /// Files with holes of which it is not known what belongs into them.
+    refused: RwLock<HashSet<PathBuf>>,
 }
 
 /// A file that may have holes, and the file that is open since its first reader.
@@ -55,18 +62,19 @@ impl Slot {
     fn empty(&self) -> io::Result<u64> {
         let mut open = self.open.lock();
         replace_with_hole(&self.facts.path, self.facts.file.length)?;
-        *open = None;
+        if let Some(before) = open.take() {
+            before.give_up();
+        }
         Ok(self.facts.take_here())
     }
 
-    /// Closes the file if nobody uses it.
+    /// Closes the file if nobody uses it; otherwise gives up what scans of it left in memory.
     fn close_unused(&self) {
         let mut open = self.open.lock();
-        if open
-            .as_ref()
-            .is_some_and(|file| Arc::strong_count(file) == 1)
-        {
-            *open = None;
+        match &*open {
+            Some(file) if Arc::strong_count(file) == 1 => *open = None,
+            Some(file) => file.forget_idle_scans(),
+            None => {}
         }
     }
 }
@@ -80,12 +88,18 @@ pub(crate) fn resident_at(path: &Path) -> io::Result<Option<Arc<Resident>>> {
         return Ok(None);
     }
     let slot = TABLE.slots.read().get(path).cloned();
+    if slot.is_none() && TABLE.refused.read().contains(path) {
+        return Err(Unfetched::error(
+            "what says where it is in the object store is lost, and is made again from its seal",
+        ));
+    }
     slot.map(|slot| slot.resident()).transpose()
 }
 
 /// Whether the file at `path` may have holes.
 pub(crate) fn has_slot(path: &Path) -> bool {
-    TABLE.is_used.load(Ordering::Acquire) && TABLE.slots.read().contains_key(path)
+    let has = || TABLE.slots.read().contains_key(path) || TABLE.refused.read().contains(path);
+    TABLE.is_used.load(Ordering::Acquire) && has()
 }
 
 /// Forgets the files in a folder: it is removed, or all of their bytes are there.
@@ -93,6 +107,7 @@ pub(crate) fn forget_folder(folder: &Path) {
     if !TABLE.is_used.load(Ordering::Acquire) {
         return;
     }
+    accept_folder(folder);
     let mut slots = TABLE.slots.write();
     slots.retain(|path, slot| {
         let is_other = path.parent() != Some(folder);
@@ -103,8 +118,15 @@ pub(crate) fn forget_folder(folder: &Path) {
     });
 }
 
+/// Refuses no file in a folder any more.
+fn accept_folder(folder: &Path) {
+    let mut refused = TABLE.refused.write();
+    refused.retain(|path| path.parent() != Some(folder));
+}
+
 /// Forgets a file that is about to be replaced by another one.
 pub(crate) fn forget_file(path: &Path) {
+    TABLE.refused.write().remove(path);
     if TABLE.is_used.load(Ordering::Acquire)
         && let Some(slot) = TABLE.slots.write().remove(path)
     {
@@ -136,12 +158,13 @@ impl Slots {
     /// For storages in `root`. Must be called in a runtime.
     pub(crate) fn new(root: PathBuf) -> Self {
         let cache = Cache {
-            source: RwLock::default(),
+            supply: RwLock::default(),
             handle: Handle::current(),
             here: AtomicU64::new(0),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             reads: AtomicU64::new(0),
+            lost: Lost::default(),
         };
         Self {
             cache: Arc::new(cache),
@@ -150,8 +173,10 @@ impl Slots {
         }
     }
 
-    pub(crate) fn set_source(&self, source: Arc<dyn BlockSource>) {
-        *self.cache.source.write() = Some(source);
+    pub(crate) fn set_source(&self, source: Arc<dyn BlockSource>, ahead_bytes_max: u64) {
+        let granules = usize::try_from(ahead_bytes_max / GRANULE_BYTES).unwrap_or(usize::MAX);
+        let memory = Arc::new(Semaphore::new(granules.min(Semaphore::MAX_PERMITS)));
+        *self.cache.supply.write() = Some(Supply { source, memory });
     }
 
     /// From now on, bytes of this file of the storage in `folder` may be absent.
@@ -180,6 +205,44 @@ impl Slots {
             before.facts.take_here();
         }
         TABLE.is_used.store(true, Ordering::Release);
+    }
+
+    /// Remembers that a storage has lost what says where it is in the object store, and refuses its
+    /// files with holes. Blocks the thread.
+    pub(crate) fn lose(&self, folder: &Path, storage: StorageId) {
+        match files_with_holes(folder) {
+            Ok(files) => TABLE.refused.write().extend(files),
+            // Its bytes are compared with their checksums all the same.
+            Err(error) => tracing::warn!(%error, %storage, "cannot look for files with holes"),
+        }
+        TABLE.is_used.store(true, Ordering::Release);
+        self.cache.lost.add(storage);
+    }
+
+    /// Whether files in `folder` are refused.
+    pub(crate) fn refuses(&self, folder: &Path) -> bool {
+        let refused = TABLE.refused.read();
+        refused.iter().any(|path| path.parent() == Some(folder))
+    }
+
+    /// The storage is known again: its files with holes have slots.
+    pub(crate) fn found(&self, folder: &Path, storage: StorageId) {
+        accept_folder(folder);
+        self.cache.lost.remove(storage);
+    }
+
+    /// The storages that have lost what says where they are.
+    pub(crate) fn lost(&self) -> Vec<StorageId> {
+        self.cache.lost.list()
+    }
+
+    pub(crate) fn has_lost(&self, storage: StorageId) -> bool {
+        self.cache.lost.has(storage)
+    }
+
+    /// Ready when one more has.
+    pub(crate) async fn loss(&self) {
+        self.cache.lost.noticed().await;
     }
 
     /// Lets no file in `folder` be given up until the result is dropped. `None` if that is so

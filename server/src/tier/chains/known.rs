@@ -9,6 +9,8 @@ use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 use tokio::sync::Mutex;
 
+use crate::clock::new_id;
+
 /// The document: first the identity of the data folder, then an id and a word a line.
 const DOCUMENT: &str = "object-store.chains";
 const CHAINED: &str = "chained";
@@ -40,7 +42,7 @@ impl Known {
         let content = parse(&text);
         let is_new = content.is_none();
         let content = content.unwrap_or_else(|| Content {
-            identity: uuid::Uuid::new_v4().as_u64_pair().0,
+            identity: new_id().as_u64_pair().1,
             storages: BTreeMap::new(),
         });
         let known = Self {

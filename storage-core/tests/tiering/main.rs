@@ -7,7 +7,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![expect(dead_code, reason = "not every test needs all of the support")]
 
+#[path = "../support/mod.rs"]
 mod support;
+
+mod restoring;
+mod scans;
 
 use std::{
     collections::HashMap,
@@ -34,6 +38,7 @@ use storage_format::{
 use support::{check_intact, check_packets, config, copy_of_running, prepare, push_all};
 
 const PACKETS: u64 = 150;
+const AHEAD_BYTES_MAX: u64 = 64 << 20;
 
 /// An object store in memory.
 #[derive(Debug, Default)]
@@ -41,7 +46,20 @@ struct Store {
     objects: Mutex<HashMap<String, Vec<u8>>>,
     fetches: AtomicU64,
     bytes: AtomicU64,
+    /// Requests at this moment, and the most at once.
+    running: Arc<AtomicU64>,
+    running_max: AtomicU64,
     is_down: AtomicBool,
+    is_slow: AtomicBool,
+}
+
+/// A request, until it is answered or given up.
+struct Running(Arc<AtomicU64>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 impl BlockSource for Store {
@@ -53,12 +71,24 @@ impl BlockSource for Store {
             Bytes::copy_from_slice(&object[range.start as usize..range.end as usize])
         });
         let is_down = self.is_down.load(Ordering::SeqCst);
+        let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.running_max.fetch_max(now, Ordering::SeqCst);
+        let running = Running(Arc::clone(&self.running));
+        let is_slow = self.is_slow.load(Ordering::SeqCst);
+        let delay = std::time::Duration::from_millis(if is_slow { 300 } else { 2 });
         Box::pin(async move {
-            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            let _running = running;
+            tokio::time::sleep(delay).await;
             if is_down {
                 return Err(io::Error::other("connection refused"));
             }
-            found.ok_or_else(|| io::Error::other("no such object"))
+            let found = found.ok_or_else(|| io::Error::other("no such object"))?;
+            // In slices that do not end where granules do.
+            let step = 50_000;
+            let begins = (0..found.len()).step_by(step);
+            Ok(begins
+                .map(|at| found.slice(at..found.len().min(at + step)))
+                .collect())
         })
     }
 }
@@ -80,7 +110,9 @@ fn small_files(folder: &Path) -> EngineConfig {
 
 async fn open(folder: &Path, store: &Arc<Store>) -> Engine {
     let engine = Engine::open(small_files(folder)).await.unwrap();
-    engine.tiering().set_source(Arc::clone(store) as _);
+    engine
+        .tiering()
+        .set_source(Arc::clone(store) as _, AHEAD_BYTES_MAX);
     engine
 }
 
@@ -310,7 +342,12 @@ async fn a_reader_reads_on_while_its_file_is_evicted() {
         panic!("a data file is a file");
     };
     checked.ensure(0..whole.len() as u64).await.unwrap();
+    assert!(!checked.is_given_up());
     world.engine.tiering().reclaim(0).await.unwrap();
+    assert!(
+        checked.is_given_up(),
+        "whoever has it open holds up its space"
+    );
     assert_eq!(read(&file), whole);
 }
 
