@@ -4,10 +4,10 @@
 use std::thread;
 use std::time::Duration;
 
-use harness::{Agent, ObjectStore, Request, Server, Settings, packet};
+use harness::{Agent, ObjectStore, Request, Server, Settings, StoreProxy, packet};
 use serde_json::json;
 
-use crate::takeover::{STREAM, adopt, has_all, node, push, signal, start, until};
+use crate::takeover::{CHAINED, STREAM, adopt, has_all, node, push, signal, start, until};
 
 /// What a node that was taken over does before it notices.
 #[test]
@@ -190,4 +190,53 @@ fn a_takeover_that_cannot_be_completed_takes_nothing() {
     assert_eq!(two.api().call("DELETE", "/agents/left", None).status, 204);
     assert_eq!(adopt(&two, &storage)["packets"], sequence);
     has_all(&two, &storage, sequence);
+}
+
+/// A node dies while it makes a storage from its chain: nobody sees the half of it, and it is made
+/// again.
+#[test]
+fn half_a_takeover_is_never_seen() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (_folder, one) = start(&node(&store, "one"));
+    let storage = one.api().create_storage("first");
+    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
+    push(&one, &agent, 0..60);
+    let proxy = StoreProxy::start(store.address());
+    proxy.delay(Duration::from_millis(60));
+    let settings = ObjectStore::settings_at(proxy.address(), "two", CHAINED);
+    let (_other, mut two) = start(&settings);
+    let begun = two.data().join("storages").join(&storage);
+    let mut api = two.api();
+    let path = format!("/storages/{storage}");
+    let adopting = format!("/api/v1{path}/adopt");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let body = json!({ "force": true }).to_string();
+            let request = Request::new("POST", &adopting)
+                .header("content-type", "application/json")
+                .body(body.as_bytes());
+            // The server dies before it answers.
+            api.send(&request).unwrap_err();
+        });
+        until("it does not begin", &one, || begun.exists());
+        thread::sleep(Duration::from_millis(100));
+        let status = std::process::Command::new("kill")
+            .args(["-9", &two.pid().to_string()])
+            .status();
+        assert!(status.unwrap().success());
+    });
+    two.kill();
+    proxy.set_down(true);
+    two.restart();
+    let asked = two.api().call("GET", &path, None);
+    assert_eq!(asked.status, 503, "{}", asked.brief());
+    assert!(!begun.exists());
+    proxy.set_down(false);
+    proxy.delay(Duration::ZERO);
+    until("it is not made again", &two, || {
+        two.api().call("GET", &path, None).status == 200
+    });
+    has_all(&two, &storage, 60);
 }

@@ -24,7 +24,8 @@ pub(crate) fn node(store: &ObjectStore, name: &str) -> Settings {
     store.settings(name, CHAINED)
 }
 
-const CHAINED: &str = "durability = \"object\"\nappend_interval_ms = 20\nrequest_seconds = 3\n";
+pub(crate) const CHAINED: &str =
+    "durability = \"object\"\nappend_interval_ms = 20\nrequest_seconds = 3\n";
 
 pub(crate) fn start(settings: &Settings) -> (TempDir, Server) {
     let folder = tempfile::tempdir().unwrap();
