@@ -346,10 +346,72 @@ async fn a_record_that_somebody_removed_ends_no_chain() {
     assert!(text.contains(&record_key(storage(), 2)), "{text}");
     // Its owner notices nothing, and nobody has taken the storage.
     append(&mut chain, "d").await.unwrap();
-    assert_eq!(
-        last_owner(&bucket, storage()).await.unwrap().unwrap().epoch,
-        1
-    );
+    let epoch = async || last_owner(&bucket, storage()).await.unwrap().unwrap().epoch;
+    assert_eq!(epoch().await, 1);
+    // Who has the packets elsewhere goes on there, and appends them again.
+    struct Knowing(Vec<Bytes>);
+    impl Walker for Knowing {
+        fn packets(&mut self, record: Record) -> Result<(), TierError> {
+            self.0.push(record.payload);
+            Ok(())
+        }
+
+        fn has_packets(&self) -> bool {
+            true
+        }
+    }
+    let mut knowing = Knowing(Vec::new());
+    let resumed = Chain::resume(&bucket, storage(), &claimant("one"), &mut knowing).await;
+    let Ok(Takeover::Owned(mut chain)) = resumed else {
+        panic!("{resumed:?}");
+    };
+    assert_eq!((knowing.0.concat(), chain.owner().epoch), (b"a".into(), 2));
+    for packets in ["b", "c", "d"] {
+        append(&mut chain, packets).await.unwrap();
+    }
+    let (_, packets) = take(&bucket, "two").await;
+    assert_eq!(packets, "a b c d");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_own_is_made_again_and_other_objects_are_no_records() {
+    let world = World::new(9);
+    let bucket = calm(&world);
+    let (mut chain, _) = take(&bucket, "one").await;
+    append(&mut chain, "a").await.unwrap();
+    let folder = chain_folder(storage());
+    for junk in [
+        "notes",
+        "99",
+        "x/00000000000000000007",
+        "9999999999999999999x",
+    ] {
+        let key = format!("{folder}/{junk}");
+        bucket.put(&key, Bytes::from_static(b"junk")).await.unwrap();
+    }
+    let (mut chain, packets) = take(&bucket, "two").await;
+    assert_eq!(packets, "a");
+    append(&mut chain, "b").await.unwrap();
+    bucket.delete(&record_key(storage(), 0)).await.unwrap();
+    let error = try_take(&bucket, "one", &mut Vec::new()).await.unwrap_err();
+    assert!(matches!(error, TierError::Damaged { .. }), "{error}");
+    struct Knowing;
+    impl Walker for Knowing {
+        fn packets(&mut self, _: Record) -> Result<(), TierError> {
+            Ok(())
+        }
+
+        fn has_packets(&self) -> bool {
+            true
+        }
+    }
+    let resumed = Chain::resume(&bucket, storage(), &claimant("two"), &mut Knowing).await;
+    let Ok(Takeover::Owned(mut chain)) = resumed else {
+        panic!("{resumed:?}");
+    };
+    assert_eq!(chain.owner().epoch, 3);
+    append(&mut chain, "ab").await.unwrap();
+    assert_eq!(take(&bucket, "three").await.1, "ab");
 }
 
 #[tokio::test(start_paused = true)]

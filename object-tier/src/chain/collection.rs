@@ -4,9 +4,9 @@ use futures_util::StreamExt;
 use storage_format::StorageId;
 
 use super::{
+    fetching::fetch_seal,
     keys::{chain_folder, number_of, seal_key},
     record::{Header, Location, RECORD_HEADER_BYTES, RecordKind, decode_header},
-    walk::fetch_seal,
 };
 use crate::{Bucket, Listed, TierError};
 

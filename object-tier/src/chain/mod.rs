@@ -22,6 +22,7 @@
 //! `object-tier/tests/chain_simulation` this code.
 
 mod collection;
+mod fetching;
 mod keys;
 mod owner;
 mod record;

@@ -6,10 +6,14 @@ use storage_format::StorageId;
 use uuid::Uuid;
 
 use super::{
-    keys::{chain_folder, record_key},
-    record::{Author, Location, RECORD_BYTES_MAX, Record, RecordKind, decode, encode},
+    fetching::fetch_seal,
+    keys::{chain_folder, number_of, record_key},
+    record::{
+        Author, Location, RECORD_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind, decode,
+        decode_header, encode,
+    },
     sequence::Owner,
-    walk::{Walk, fetch_seal},
+    walk::Walk,
 };
 use crate::{Bucket, Creation, NodeName, TierError, nonce::nonce};
 
@@ -49,6 +53,11 @@ pub trait Walker: Send {
     /// # Errors
     /// To end the walk.
     fn packets(&mut self, record: Record) -> Result<(), TierError>;
+
+    /// Whether this node has all packets of the chain elsewhere, and would append them again.
+    fn has_packets(&self) -> bool {
+        false
+    }
 
     /// Decides, behind the last packets, whether the storage is to be taken over.
     ///
@@ -313,24 +322,80 @@ fn following(storage: StorageId, number: u64) -> Result<u64, TierError> {
     following.ok_or_else(|| TierError::damaged(&record_key(storage, number), problem))
 }
 
-/// Refuses an end behind which the list has records: somebody has removed those between, and what
-/// was acknowledged behind them would be lost in silence. A list that is late shows nothing, and
-/// one that is right shows nothing of a chain that is whole.
-async fn check_end(bucket: &Bucket, end: Location) -> Result<(), TierError> {
-    let folder = chain_folder(end.storage);
-    let mut behind = bucket.list_after(&folder, Some(&end.key()));
-    match behind.next().await.transpose()? {
-        // The record may have come while the chain was walked.
-        Some(next) if bucket.head(&end.key()).await?.is_none() => {
-            let problem = format!(
-                "it is not there, and `{}` is: restore it, or remove what is behind it to give \
-                 those packets up",
-                next.key
-            );
-            Err(TierError::damaged(&end.key(), problem))
+/// Records behind an end: somebody has removed those between.
+struct Hole {
+    /// The first record behind it.
+    first: Location,
+    /// The largest epoch behind it.
+    epoch: u64,
+}
+
+/// The hole at the end of a walk, if it is one. What was acknowledged behind it would be lost in
+/// silence. A list that is late shows nothing, and one that is right shows nothing of a chain that
+/// is whole.
+async fn hole_at(bucket: &Bucket, end: Location) -> Result<Option<Hole>, TierError> {
+    let storage = end.storage;
+    let mut behind = bucket.list_after(&chain_folder(storage), Some(&end.key()));
+    let mut numbers: Option<(u64, u64)> = None;
+    while let Some(object) = behind.next().await.transpose()? {
+        // Other objects there are none of the chain.
+        let number = number_of(&object.key);
+        let number = number.filter(|number| record_key(storage, *number) == object.key);
+        if let Some(number) = number {
+            let (first, last) = numbers.unwrap_or((number, number));
+            numbers = Some((first.min(number), last.max(number)));
         }
-        _ => Ok(()),
     }
+    let Some((first, last)) = numbers else {
+        return Ok(None);
+    };
+    // The record may have come while the chain was walked.
+    if bucket.head(&end.key()).await?.is_some() {
+        return Ok(None);
+    }
+    let mut epoch = 0;
+    for number in [first, last] {
+        let location = Location { storage, number };
+        let range = 0..RECORD_HEADER_BYTES as u64;
+        let header = match bucket.get_range(&location.key(), range).await {
+            // Another node collects, so there is a seal: who gets this error looks for it.
+            Err(TierError::Gone(key)) => {
+                return Err(TierError::damaged(&key, "it was there a moment ago"));
+            }
+            header => header?,
+        };
+        epoch = decode_header(&header, location)?.epoch.max(epoch);
+    }
+    let number = first;
+    let first = Location { storage, number };
+    Ok(Some(Hole { first, epoch }))
+}
+
+/// The largest epoch that the next one has to exceed. A hole is filled only by who has the packets
+/// behind it, too: they do not count any more, and are appended again.
+async fn epoch_before(
+    bucket: &Bucket,
+    end: Location,
+    walked: u64,
+    has_packets: bool,
+) -> Result<u64, TierError> {
+    let Some(Hole { first, epoch }) = hole_at(bucket, end).await? else {
+        return Ok(walked);
+    };
+    if has_packets {
+        tracing::warn!(
+            missing = end.key(),
+            "records of a chain were removed from the object store; what is behind them is appended \
+             again"
+        );
+        return Ok(epoch.max(walked));
+    }
+    let problem = format!(
+        "it is not there, and `{}` is: restore it, let the node that wrote it append its packets \
+         again, or remove what is behind it to give those packets up",
+        first.key()
+    );
+    Err(TierError::damaged(&end.key(), problem))
 }
 
 /// Walks to the end of the chain, and puts an `own` there.
@@ -361,16 +426,17 @@ async fn claim(
                 reason: superseded_by(node, epoch, number),
             });
         }
-        let owner = Owner {
-            epoch: following(storage, walk.sequence.epoch())?,
-            node: claimant.node.clone(),
-            nonce,
-            number: walk.next,
-        };
         let number = walk.next;
         let location = Location { storage, number };
-        check_end(bucket, location).await?;
+        let epoch = walk.sequence.epoch();
+        let epoch = epoch_before(bucket, location, epoch, walker.has_packets()).await?;
         walker.may_claim()?;
+        let owner = Owner {
+            epoch: following(storage, epoch)?,
+            node: claimant.node.clone(),
+            nonce,
+            number,
+        };
         let own = encode(location, RecordKind::Own, author(&owner), &[])?;
         let found = match bucket.create(&location.key(), own).await? {
             Creation::Made => {

@@ -113,7 +113,8 @@ impl Location {
     }
 
     fn damaged(self, problem: &str) -> TierError {
-        let advice = "restore the object, or delete the storage";
+        let advice = "restore the object, or remove it: the node that wrote it appends its packets \
+                      again when it starts";
         TierError::damaged(&self.key(), format!("{problem}; {advice}"))
     }
 }

@@ -1,26 +1,17 @@
 //! Reading a chain from its first record to the first number without one.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::{ops::ControlFlow, pin::pin};
 
-use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use storage_format::StorageId;
 
 use super::{
-    keys::{chain_folder, number_of, seal_key},
-    record::{
-        Location, RECORD_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind, decode, decode_header,
-    },
+    fetching::{fetch, records},
+    keys::{chain_folder, number_of},
+    record::{Location, RECORD_BYTES_MAX, RECORD_HEADER_BYTES, Record, RecordKind, decode_header},
     sequence::{Meaning, Owner, Sequence},
 };
 use crate::{Bucket, TierError};
-
-/// Records that are fetched ahead: a few times 8 MiB of memory, or the largest packets.
-const READ_AHEAD: usize = 4;
-/// How often a record is asked for.
-const TRIES: u32 = 6;
-/// The longest seal that is accepted.
-const SEAL_BYTES_MAX: u64 = 1 << 30;
 
 /// Where a chain ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,16 +52,12 @@ pub fn packets_before(
     end: u64,
 ) -> impl Stream<Item = Result<Record, TierError>> + Send {
     let mut sequence = Sequence::default();
-    let bucket = bucket.clone();
-    let fetched = stream::iter(0..end).map(move |number| {
-        let bucket = bucket.clone();
-        async move {
-            let location = Location { storage, number };
-            let found = fetch_record(&bucket, location).await?;
-            found.ok_or_else(|| TierError::Gone(location.key()))
-        }
+    let fetched = records(bucket, storage, (0, end)).zip(stream::iter(0..end));
+    let fetched = fetched.map(move |(record, number)| {
+        let gone = || TierError::Gone(Location { storage, number }.key());
+        record.and_then(|record| record.ok_or_else(gone))
     });
-    fetched.buffered(READ_AHEAD).filter_map(move |record| {
+    fetched.filter_map(move |record| {
         let counting = record.and_then(|record| match sequence.push(&record) {
             Meaning::Counts if record.kind == RecordKind::Packets => Ok(Some(record)),
             Meaning::Counts | Meaning::Void => Ok(None),
@@ -138,37 +125,6 @@ pub async fn standing(bucket: &Bucket, storage: StorageId) -> Result<Option<Stan
     }))
 }
 
-/// The seal of a storage, if there is one.
-pub(super) async fn fetch_seal(
-    bucket: &Bucket,
-    storage: StorageId,
-) -> Result<Option<Bytes>, TierError> {
-    fetch(bucket, &seal_key(storage), SEAL_BYTES_MAX).await
-}
-
-/// An object, however often the store has to be asked.
-pub(super) async fn fetch(
-    bucket: &Bucket,
-    key: &str,
-    length_max: u64,
-) -> Result<Option<Bytes>, TierError> {
-    let mut attempt = 0;
-    loop {
-        match bucket.get_at_most(key, length_max).await {
-            Err(error) if error.is_passing() && attempt + 1 < TRIES => {
-                tokio::time::sleep(Duration::from_millis(20 << attempt)).await;
-                attempt += 1;
-            }
-            found => return found,
-        }
-    }
-}
-
-async fn fetch_record(bucket: &Bucket, location: Location) -> Result<Option<Record>, TierError> {
-    let bytes = fetch(bucket, &location.key(), RECORD_BYTES_MAX).await?;
-    bytes.map(|bytes| decode(&bytes, location)).transpose()
-}
-
 /// A way along a chain.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
@@ -194,10 +150,8 @@ impl<'a> Walk<'a> {
         &mut self,
         on_packets: &mut (impl FnMut(Record) -> Result<(), TierError> + Send),
     ) -> Result<(), TierError> {
-        let (bucket, storage) = (self.bucket, self.storage);
-        let mut records = stream::iter(self.next..)
-            .map(|number| fetch_record(bucket, Location { storage, number }))
-            .buffered(READ_AHEAD);
+        let places = (self.next, u64::MAX);
+        let mut records = pin!(records(self.bucket, self.storage, places));
         while let Some(record) = records.next().await {
             let Some(record) = record? else {
                 break;
