@@ -345,15 +345,28 @@ impl Running {
                 }
                 Err(error) => {
                     self.note_failure(&error);
-                    if is_over(&error) {
-                        return Ok(None);
+                    if !is_over(&error) {
+                        return Err(error);
                     }
-                    return Err(error);
+                    if self.recording.spec.standing {
+                        // The next one accepts it.
+                        return Err(self.storage_gone());
+                    }
+                    return Ok(None);
                 }
             }
         }
         self.write_derived(derived).await;
         Ok(Some(pending))
+    }
+
+    /// The refusal of a packet for a storage that was deleted, or that another node has taken over.
+    fn storage_gone(&self) -> StorageError {
+        StorageError::Superseded {
+            storage: self.recording.spec.storage,
+            reason: "it is not here any more, and the standing recording goes on in another one"
+                .to_owned(),
+        }
     }
 
     async fn run_chain(&mut self, packet: &Arc<Packet>) -> Vec<OutPacket> {
@@ -442,7 +455,11 @@ impl Running {
     /// disk space.
     fn note_failure(&mut self, error: &StorageError) {
         match error {
-            StorageError::Busy { .. } | StorageError::EarlierRefused | StorageError::Stopping => {}
+            // Also while the object store takes no packets: it does later.
+            StorageError::Busy { .. }
+            | StorageError::EarlierRefused
+            | StorageError::NotReplicated { .. }
+            | StorageError::Stopping => {}
             StorageError::DiskLow { .. } | StorageError::FilesLow { .. } => {
                 self.suspend(Suspension::DiskLow);
             }
