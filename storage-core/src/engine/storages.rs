@@ -410,26 +410,10 @@ impl Storages {
         };
         self.registry.remove(&storage)?;
         crate::fault_point!(async "delete.begun");
-        storage.cancel_jobs();
-        // A recovery ends before, or finds the storage deleted.
-        let adopting = storage.readiness.adopting.lock().await;
         let root = self.registry.folder().to_owned();
         let to = root.join(format!("{DELETED_PREFIX}{id}"));
-        removals::done(&storage.folder).await;
-        if let Err(error) = self.move_away(&storage, to.clone()).await {
-            // The storage still exists and is served again.
-            storage.is_deleted.store(false, Ordering::SeqCst);
-            self.registry.insert(Arc::clone(&storage), None);
-            return Err(error);
-        }
-        forget_folder(&storage.folder);
-        // Nobody waits any more for a recovery, which may hang in the disk.
-        storage.readiness.progress.cancel();
-        storage.readiness.set_ready();
-        drop(adopting);
+        self.withdraw(&storage, to.clone()).await?;
         crate::fault_point!(async "delete.renamed");
-        self.services.droppable.close(&storage.lane);
-        self.services.droppable.forget(id);
         let synced = self.services.io_thread.sync_folder(root.clone()).await;
         crate::fault_point!(async "delete.durable");
         let is_durable = synced.is_ok();
@@ -453,6 +437,28 @@ impl Storages {
         synced.map_err(StorageError::io("sync", root))
     }
 
+    /// Moves the folder of a storage that nobody finds any more; after an error it is there again.
+    async fn withdraw(&self, storage: &Arc<Storage>, to: PathBuf) -> Result<(), StorageError> {
+        storage.cancel_jobs();
+        // A recovery ends before, or finds the storage deleted.
+        let adopting = storage.readiness.adopting.lock().await;
+        removals::done(&storage.folder).await;
+        if let Err(error) = self.move_away(storage, to).await {
+            // The storage still exists and is served again.
+            storage.is_deleted.store(false, Ordering::SeqCst);
+            self.registry.insert(Arc::clone(storage), None);
+            return Err(error);
+        }
+        forget_folder(&storage.folder);
+        // Nobody waits any more for a recovery, which may hang in the disk.
+        storage.readiness.progress.cancel();
+        storage.readiness.set_ready();
+        drop(adopting);
+        self.services.droppable.close(&storage.lane);
+        self.services.droppable.forget(storage.id);
+        Ok(())
+    }
+
     /// Takes a storage out of use without deleting it, because another node has it instead: its
     /// folder is moved to the folder of superseded storages, and nothing reads it any more. Returns
     /// where it is.
@@ -460,33 +466,18 @@ impl Storages {
     /// # Errors
     /// When there is no such storage, or its folder cannot be moved; then it is still there.
     pub async fn set_aside(&self, id: StorageId) -> Result<PathBuf, StorageError> {
+        let root = self.services.config.data_dir.join(SUPERSEDED_FOLDER);
+        let to = root.join(format!("{id}.{}", now_ns()));
+        let make = root.clone();
+        self.blocking
+            .run(Cause::Manage, move || {
+                std::fs::create_dir_all(&make).map_err(StorageError::io("create", make))
+            })
+            .await?;
         let storage = self.registry.known(id)?;
         storage.mark_set_aside().await?;
         self.registry.remove(&storage)?;
-        storage.cancel_jobs();
-        let adopting = storage.readiness.adopting.lock().await;
-        let root = self.services.config.data_dir.join(SUPERSEDED_FOLDER);
-        let to = root.join(format!("{id}.{}", now_ns()));
-        removals::done(&storage.folder).await;
-        let make = root.clone();
-        let made = self.blocking.run(Cause::Manage, move || {
-            std::fs::create_dir_all(&make).map_err(StorageError::io("create", make))
-        });
-        let moved = match made.await {
-            Ok(()) => self.move_away(&storage, to.clone()).await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = moved {
-            storage.is_deleted.store(false, Ordering::SeqCst);
-            self.registry.insert(Arc::clone(&storage), None);
-            return Err(error);
-        }
-        forget_folder(&storage.folder);
-        storage.readiness.progress.cancel();
-        storage.readiness.set_ready();
-        drop(adopting);
-        self.services.droppable.close(&storage.lane);
-        self.services.droppable.forget(id);
+        self.withdraw(&storage, to.clone()).await?;
         let io_thread = &self.services.io_thread;
         let data = self.services.config.data_dir.clone();
         for folder in [data, root, self.registry.folder().to_owned()] {
