@@ -26,7 +26,7 @@ use crate::metrics::{Metrics, Port};
 use crate::routes::{openapi_json, otlp_router, resume_finalizations, router};
 use crate::seal_key::{self, SealKeyError};
 use crate::service_manager::{ServiceManager, keep_informed};
-use crate::tier::store::{StoreError, Tier};
+use crate::tier::store::{StoreError, Tier, check_no_chains};
 use crate::tls::{Tls, TlsError};
 
 /// Why the server cannot run.
@@ -203,8 +203,9 @@ async fn open_tier(
     engine: &Engine,
 ) -> Result<Option<Arc<Tier>>, AppError> {
     let tier = Tier::open(config, address)?;
-    if let Some(tier) = &tier {
-        tier.learn(engine).await?;
+    match &tier {
+        Some(tier) => tier.learn(engine).await?,
+        None => check_no_chains(engine).await?,
     }
     Ok(tier)
 }

@@ -1,13 +1,16 @@
 //! Who owns an open storage: a node that was taken over changes nothing, a takeover that cannot be
 //! completed takes nothing, and a name is not an identity.
 
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use harness::spans::{packets, request, send, send_spans};
 use harness::{Agent, ObjectStore, Request, Server, Settings, StoreProxy, packet};
 use serde_json::json;
 
-use crate::takeover::{CHAINED, STREAM, adopt, has_all, node, push, signal, start, until};
+use crate::recording::span;
+use crate::takeover::{CHAINED, STREAM, adopt, has_all, node, push, signal, start, until, written};
 
 /// What a node that was taken over does before it notices.
 #[test]
@@ -26,9 +29,7 @@ fn a_node_that_was_taken_over_deletes_and_finalizes_nothing() {
     let (_folder, one) = start(&stale);
     let (_other, two) = start(&node(&store, "two"));
     for (method, what) in [("DELETE", ""), ("POST", "/finalize")] {
-        let storage = one.api().create_storage("first");
-        let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
-        push(&one, &agent, 0..3);
+        let (storage, agent) = written(&one, 3);
         adopt(&two, &storage);
         let labels = json!({ "labels": { "legal_hold": "yes" } });
         let path = format!("/storages/{storage}");
@@ -51,9 +52,7 @@ fn a_deleted_storage_stays_fenced() {
     };
     let (_folder, one) = start(&node(&store, "one"));
     let (_other, two) = start(&node(&store, "two"));
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
-    push(&one, &agent, 0..3);
+    let (storage, agent) = written(&one, 3);
     signal(&one, "STOP");
     adopt(&two, &storage);
     let deleted = two
@@ -88,9 +87,7 @@ fn a_finalized_storage_whose_node_is_lost_is_sealed_by_another() {
         ..kept
     };
     let (_folder, mut one) = start(&kept);
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
-    push(&one, &agent, 0..9);
+    let (storage, _) = written(&one, 9);
     one.api().finalize(&storage);
     one.kill();
     let (_other, two) = start(&node(&store, "two"));
@@ -114,9 +111,7 @@ fn two_nodes_with_one_name_do_not_share_a_storage() {
         return;
     };
     let (_folder, one) = start(&node(&store, "same"));
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
-    push(&one, &agent, 0..3);
+    let (storage, agent) = written(&one, 3);
     let (_other, two) = start(&node(&store, "same"));
     Agent::declare(&mut two.api(), &storage, "left", "a", "none");
     for _ in 0..3 {
@@ -134,15 +129,15 @@ fn a_node_with_open_chains_does_not_start_without_them() {
         return;
     };
     let (folder, mut one) = start(&node(&store, "one"));
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
-    push(&one, &agent, 0..3);
+    let (storage, agent) = written(&one, 3);
     one.kill();
     let why = Server::try_start(folder.path(), &store.settings("one", "")).unwrap_err();
     assert!(
         why.contains(&storage) && why.contains("durability"),
         "{why}"
     );
+    let why = Server::try_start(folder.path(), &Settings::default()).unwrap_err();
+    assert!(why.contains(&storage) && why.contains("url"), "{why}");
     one.restart();
     push(&one, &agent, 3..4);
     one.api().finalize(&storage);
@@ -200,9 +195,7 @@ fn half_a_takeover_is_never_seen() {
         return;
     };
     let (_folder, one) = start(&node(&store, "one"));
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
-    push(&one, &agent, 0..60);
+    let (storage, _) = written(&one, 60);
     let proxy = StoreProxy::start(store.address());
     proxy.delay(Duration::from_millis(60));
     let settings = ObjectStore::settings_at(proxy.address(), "two", CHAINED);
@@ -239,4 +232,64 @@ fn half_a_takeover_is_never_seen() {
         two.api().call("GET", &path, None).status == 200
     });
     has_all(&two, &storage, 60);
+}
+
+/// Spans that come while their storage is taken over are sent again by their exporter, and kept.
+#[test]
+fn spans_are_sent_again_when_their_storage_is_taken_over() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (_folder, one) = start(&node(&store, "one"));
+    let (_other, two) = start(&node(&store, "two"));
+    send_spans(&mut one.api(), "shop", &[span(1, 1, 0, "first")]);
+    let list = one.api().done("GET", "/recordings", None);
+    let storage = list["items"][0]["storage"].as_str().unwrap().to_owned();
+    adopt(&two, &storage);
+    let body = request("shop", &[span(2, 1, 0, "second")]);
+    let mut refused = 0;
+    until("spans are not accepted", &one, || {
+        let answer = send(&mut one.api(), "application/json", body.as_bytes());
+        refused += usize::from(answer.status == 503);
+        if answer.status == 200 {
+            assert_eq!(answer.json(), json!({}), "rejected for good");
+        }
+        answer.status == 200
+    });
+    assert!(refused > 0);
+    let list = one.api().done("GET", "/recordings", None);
+    let next = list["items"].as_array().unwrap().last().unwrap()["storage"].clone();
+    assert_ne!(next, storage);
+    assert_eq!(packets(&mut one.api(), next.as_str().unwrap()).len(), 1);
+    assert_eq!(packets(&mut two.api(), &storage).len(), 1);
+}
+
+/// The owner has the packets of a record that somebody removed, and appends them again.
+#[test]
+fn a_record_that_was_removed_is_appended_again_by_its_owner_only() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (_folder, mut one) = start(&node(&store, "one"));
+    let (storage, agent) = written(&one, 6);
+    let chain = format!("cluster/s/{storage}/chain/");
+    let keys = store.keys();
+    let records: Vec<_> = keys.iter().filter(|key| key.starts_with(&chain)).collect();
+    let removed = records[records.len() / 2];
+    store.python(&format!("s3.delete_object(Bucket=bucket, Key={removed:?})"));
+    let (_other, two) = start(&node(&store, "two"));
+    let path = format!("/storages/{storage}/adopt");
+    let force = json!({ "force": true });
+    let refused = two.api().refused("POST", &path, Some(&force));
+    assert_eq!(refused.status, 503, "{refused:?}");
+    let name = removed.strip_prefix("cluster/").unwrap();
+    assert!(format!("{refused:?}").contains(name), "{refused:?}");
+    push(&one, &agent, 6..7);
+    one.kill();
+    one.restart();
+    push(&one, &agent, 7..9);
+    one.kill();
+    fs::remove_dir_all(one.data()).unwrap();
+    assert_eq!(adopt(&two, &storage)["packets"], 9);
+    has_all(&two, &storage, 9);
 }

@@ -76,6 +76,14 @@ pub(crate) fn has_all(server: &Server, storage: &str, end: u64) {
     assert!(found == expected, "other packets");
 }
 
+/// A new storage, and a stream that has so many packets in it.
+pub(crate) fn written(server: &Server, packets: u64) -> (String, Agent) {
+    let storage = server.api().create_storage("first");
+    let agent = Agent::declare(&mut server.api(), &storage, "left", "a", "zstd");
+    push(server, &agent, 0..packets);
+    (storage, agent)
+}
+
 pub(crate) fn push(server: &Server, agent: &Agent, sequences: std::ops::Range<u64>) {
     let mut api = server.api();
     for sequence in sequences {
@@ -89,9 +97,7 @@ fn a_node_that_is_lost_with_its_disk_loses_nothing() {
         return;
     };
     let (_folder, mut one) = start(&node(&store, "one"));
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "zstd");
-    push(&one, &agent, 0..20);
+    let (storage, agent) = written(&one, 20);
     let records = || {
         let chain = format!("cluster/s/{storage}/chain/");
         let keys = store.keys().into_iter();
@@ -187,9 +193,7 @@ fn a_node_that_was_taken_over_acknowledges_nothing_more() {
     };
     let (_folder, one) = start(&node(&store, "one"));
     let (_other, two) = start(&node(&store, "two"));
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
-    push(&one, &agent, 0..5);
+    let (storage, agent) = written(&one, 5);
     // It lives: without force nobody takes its storage.
     let path = format!("/storages/{storage}/adopt");
     until("the nodes do not see each other", &two, || {
@@ -230,9 +234,7 @@ fn without_the_store_nothing_is_acknowledged() {
     let proxy = StoreProxy::start(store.address());
     let settings = ObjectStore::settings_at(proxy.address(), "one", CHAINED);
     let (_folder, mut one) = start(&settings);
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
-    push(&one, &agent, 0..3);
+    let (storage, agent) = written(&one, 3);
     proxy.set_down(true);
     for _ in 0..2 {
         let refused = agent.refused(&mut one.api(), 3, &packet(STREAM, 3));
@@ -285,8 +287,7 @@ fn answers_of_the_store_that_are_lost_leave_no_packet_out_and_none_twice() {
     let proxy = StoreProxy::start(store.address());
     let settings = ObjectStore::settings_at(proxy.address(), "one", CHAINED);
     let (_folder, mut one) = start(&settings);
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
+    let (storage, agent) = written(&one, 0);
     let faults = [
         StoreFault::DropAnswer,
         StoreFault::DropRequest,
@@ -436,8 +437,7 @@ fn an_agent_goes_on_at_another_node_by_itself() {
     };
     let (_folder, mut one) = start(&node(&store, "one"));
     let (_other, two) = start(&node(&store, "two"));
-    let storage = one.api().create_storage("first");
-    let agent = Agent::declare(&mut one.api(), &storage, "left", "a", "none");
+    let (storage, agent) = written(&one, 0);
     Agent::declare(&mut two.api(), &storage, "left", "a", "none");
     push(&one, &agent, 0..7);
     until("the writer is not known", &two, || {

@@ -35,25 +35,7 @@ pub(crate) fn render_tier(
     }
     counters(requests, cached, &mut all);
     if let Some(chains) = chains {
-        for (name, help, value) in [
-            (
-                "chain_records_total",
-                "Records that were appended to chains of open storages.",
-                of(&chains.records),
-            ),
-            (
-                "chain_packets_total",
-                "Packets in these records.",
-                of(&chains.packets),
-            ),
-            (
-                "chain_bytes_total",
-                "Bytes of these records.",
-                of(&chains.bytes),
-            ),
-        ] {
-            metric(&mut all, (name, help, "counter"), value);
-        }
+        chain_counters(chains, &mut all);
     }
     let gauges = [
         (
@@ -113,6 +95,30 @@ fn counters(requests: &Requests, cached: &CachedBytes, all: &mut String) {
         ),
     ];
     for (name, help, value) in counters {
+        metric(all, (name, help, "counter"), value);
+    }
+}
+
+fn chain_counters(chains: &ChainCounts, all: &mut String) {
+    let counters = [
+        (
+            "chain_records_total",
+            "Records that were appended to chains of open storages.",
+            &chains.records,
+        ),
+        (
+            "chain_packets_total",
+            "Packets in these records.",
+            &chains.packets,
+        ),
+        (
+            "chain_bytes_total",
+            "Bytes of these records.",
+            &chains.bytes,
+        ),
+    ];
+    for (name, help, counter) in counters {
+        let value = counter.load(Ordering::Relaxed);
         metric(all, (name, help, "counter"), value);
     }
 }

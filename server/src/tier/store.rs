@@ -140,15 +140,8 @@ impl Tier {
         let failed = |error: storage_core::StorageError| StoreError(error.to_string());
         let known = Known::load(engine).await.map_err(failed)?;
         known.set_aside_incomplete().await.map_err(failed)?;
-        let open = known.open().await;
-        if self.config.durability == Durability::Local
-            && let Some(first) = open.first()
-        {
-            let count = open.len();
-            return Err(StoreError(format!(
-                "durability is local, and {count} open storages have chains ({first}): finalize them \
-                 with durability = \"object\" first, because another node may take them over"
-            )));
+        if self.config.durability == Durability::Local {
+            refuse_chains(&known.open().await, "durability is local")?;
         }
         // There is one engine.
         let _ = self.known.set(known);
@@ -234,6 +227,29 @@ impl Tier {
             }
         }
     }
+}
+
+/// Refuses to run without the chains of open storages: packets would be acknowledged that nobody
+/// has who takes them over.
+fn refuse_chains(open: &[StorageId], why: &str) -> Result<(), StoreError> {
+    let Some(first) = open.first() else {
+        return Ok(());
+    };
+    let count = open.len();
+    Err(StoreError(format!(
+        "{why}, and {count} open storages have chains ({first}): finalize them first, with \
+         durability = \"object\" and the store, because another node may take them over"
+    )))
+}
+
+/// As [`Tier::learn`], for a server without an object store.
+///
+/// # Errors
+/// When storages with chains are open, or the data folder cannot be read.
+pub(crate) async fn check_no_chains(engine: &Engine) -> Result<(), StoreError> {
+    let open = Known::open_without_store(engine).await;
+    let open = open.map_err(|error| StoreError(error.to_string()))?;
+    refuse_chains(&open, "url is empty")
 }
 
 fn host_name() -> String {

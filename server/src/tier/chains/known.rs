@@ -57,6 +57,20 @@ impl Known {
         Ok(known)
     }
 
+    /// Storages that are open here and have a chain, for a server without an object store, which
+    /// writes no document.
+    ///
+    /// # Errors
+    /// When the document cannot be read.
+    pub(crate) async fn open_without_store(
+        engine: &Engine,
+    ) -> Result<Vec<StorageId>, StorageError> {
+        let bytes = engine.documents().read(DOCUMENT).await?;
+        let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
+        let storages = parse(&text).map(|content| content.storages);
+        Ok(open(engine, storages.unwrap_or_default()))
+    }
+
     /// What distinguishes this data folder from others.
     pub(crate) fn identity(&self) -> u64 {
         self.identity
@@ -122,12 +136,17 @@ impl Known {
     /// Storages that are open here and have a chain.
     pub(crate) async fn open(&self) -> Vec<StorageId> {
         let storages = self.content.lock().await.storages.clone();
-        let is_open = |id: &StorageId| {
-            let info = self.engine.storages().get(*id);
-            info.is_ok_and(|info| info.state != StorageState::Finalized)
-        };
-        storages.into_keys().filter(is_open).collect()
+        open(&self.engine, storages)
     }
+}
+
+/// Those of the storages that are not finalized.
+fn open(engine: &Engine, storages: BTreeMap<StorageId, &'static str>) -> Vec<StorageId> {
+    let is_open = |id: &StorageId| {
+        let info = engine.storages().get(*id);
+        info.is_ok_and(|info| info.state != StorageState::Finalized)
+    };
+    storages.into_keys().filter(is_open).collect()
 }
 
 fn text(content: &Content) -> String {

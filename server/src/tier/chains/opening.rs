@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use object_tier::chain::{Chain, Record, Takeover, last_owner};
+use object_tier::chain::{Chain, Record, Takeover, Walker, last_owner};
 use object_tier::{TierError, is_gone};
 use storage_core::StorageError;
 use storage_format::chain_payload::ChainSection;
@@ -54,24 +54,35 @@ fn superseded(reason: impl Into<String>) -> Refused {
 }
 
 /// The last packet of each stream in a chain.
-pub(super) type Ends = HashMap<StreamKey, StreamPosition>;
+type Ends = HashMap<StreamKey, StreamPosition>;
 
-/// Notes where the streams end that a record has packets of.
-pub(super) fn note_ends(id: StorageId, record: &Record, ends: &mut Ends) -> Result<(), TierError> {
-    let mut stream = None;
-    for section in sections(id, record) {
-        match section? {
-            ChainSection::Stream(agent, id) => stream = Some((agent, id)),
-            ChainSection::Packet(packet) => {
-                if let Some(stream) = &stream {
-                    let end = ends.entry(stream.clone()).or_insert(packet.position);
-                    *end = packet.position.max(*end);
+/// A walk along the chain of a storage whose packets are here: where its streams end.
+struct Walk {
+    id: StorageId,
+    ends: Ends,
+}
+
+impl Walker for Walk {
+    fn packets(&mut self, record: Record) -> Result<(), TierError> {
+        let mut stream = None;
+        for section in sections(self.id, &record) {
+            match section? {
+                ChainSection::Stream(agent, id) => stream = Some((agent, id)),
+                ChainSection::Packet(packet) => {
+                    if let Some(stream) = &stream {
+                        let end = self.ends.entry(stream.clone()).or_insert(packet.position);
+                        *end = packet.position.max(*end);
+                    }
                 }
+                ChainSection::Storage(_) | ChainSection::Agent(_) => {}
             }
-            ChainSection::Storage(_) | ChainSection::Agent(_) => {}
         }
+        Ok(())
     }
-    Ok(())
+
+    fn has_packets(&self) -> bool {
+        true
+    }
 }
 
 /// Takes the chain of a storage that is here, unless another node has it.
@@ -90,9 +101,11 @@ pub(super) async fn open(chains: &Chains, of: &StorageChain) -> Result<Opened, R
         )));
     }
     chains.known.chained(id).await?;
-    let mut ends = Ends::new();
-    let mut on_packets = |record: Record| note_ends(id, &record, &mut ends);
-    let taken = Chain::resume(bucket, id, &chains.claimant, &mut on_packets).await;
+    let mut walk = Walk {
+        id,
+        ends: Ends::new(),
+    };
+    let taken = Chain::resume(bucket, id, &chains.claimant, &mut walk).await;
     let chain = match taken {
         Ok(Takeover::Owned(chain)) => Some(chain),
         Ok(Takeover::Closed { owner }) if chains.claimant.made(&owner) => None,
@@ -103,7 +116,7 @@ pub(super) async fn open(chains: &Chains, of: &StorageChain) -> Result<Opened, R
         Err(TierError::Superseded { reason, .. }) => return Err(superseded(reason)),
         Err(error) => return Err(error.into()),
     };
-    let reached = numbers(chains, id, ends).await?;
+    let reached = numbers(chains, id, walk.ends).await?;
     let grown = leaves(chains, id).await?;
     if chain.is_none() {
         let state = chains.engine.storages().get(id)?.state;

@@ -9,7 +9,10 @@ use storage_format::{FormatError, StorageId};
 pub(super) fn damaged(storage: StorageId, number: u64, error: &FormatError) -> TierError {
     TierError::Damaged {
         key: record_key(storage, number),
-        problem: format!("{error}; restore the object, or delete the storage"),
+        problem: format!(
+            "{error}; restore the object, or remove it: the node that wrote it appends its packets \
+             again when it starts"
+        ),
     }
 }
 
