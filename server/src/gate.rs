@@ -389,7 +389,13 @@ fn transfer_coding_unsupported() -> Problem {
 }
 
 /// Refusals of a state of the server that is logged when it begins, not for each request.
-const LOGGED_ONCE: [&str; 3] = [CONNECTIONS_EXHAUSTED, "storage_recovering", "recovering"];
+const LOGGED_ONCE: [&str; 5] = [
+    CONNECTIONS_EXHAUSTED,
+    "object_store_unavailable",
+    "recovering",
+    "storage_recovering",
+    "storage_taken_over",
+];
 
 /// The code of a request that came when all connections were in use.
 const CONNECTIONS_EXHAUSTED: &str = "connections_exhausted";

@@ -67,12 +67,14 @@ fn a_deleted_storage_stays_fenced() {
     signal(&one, "CONT");
     let refused = agent.post(&mut one.api(), 3, &packet(STREAM, 3)).unwrap();
     assert_ne!(refused.status, 200, "{}", refused.brief());
-    until("it stays here", &one, || {
-        one.api()
-            .call("GET", &format!("/storages/{storage}"), None)
-            .status
-            != 200
-    });
+    for server in [&one, &two] {
+        until("it is somewhere", server, || {
+            let asked = server
+                .api()
+                .call("GET", &format!("/storages/{storage}"), None);
+            asked.status == 404
+        });
+    }
 }
 
 #[test]
@@ -292,4 +294,31 @@ fn a_record_that_was_removed_is_appended_again_by_its_owner_only() {
     fs::remove_dir_all(one.data()).unwrap();
     assert_eq!(adopt(&two, &storage)["packets"], 9);
     has_all(&two, &storage, 9);
+}
+
+/// A disk that lies: what it has damaged of an open storage is made again from the chain.
+#[test]
+fn a_damaged_open_storage_is_made_again_from_its_chain() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (_folder, mut one) = start(&node(&store, "one"));
+    for damaged in ["0000000000000000.itdata", "object-store.chains"] {
+        let (storage, agent) = written(&one, 20);
+        one.kill();
+        let folder = one.data().join("storages").join(&storage);
+        let path = [folder.join(damaged), one.data().join(damaged)];
+        let path = path.iter().find(|path| path.exists()).unwrap();
+        let mut bytes = fs::read(path).unwrap();
+        bytes[9] ^= 4;
+        fs::write(path, bytes).unwrap();
+        one.restart();
+        until("it does not go on", &one, || {
+            let next = packet(STREAM, 20);
+            agent.post(&mut one.api(), 20, &next).unwrap().status == 200
+        });
+        has_all(&one, &storage, 21);
+        one.api().finalize(&storage);
+    }
+    assert!(one.data().join("superseded").exists());
 }

@@ -98,6 +98,7 @@ fn a_node_that_is_lost_with_its_disk_loses_nothing() {
     };
     let (_folder, mut one) = start(&node(&store, "one"));
     let (storage, agent) = written(&one, 20);
+    assert_eq!(one.api().storage(&storage)["tier"]["state"], "chained");
     let records = || {
         let chain = format!("cluster/s/{storage}/chain/");
         let keys = store.keys().into_iter();

@@ -10,7 +10,7 @@ use crate::ClientError;
 /// Where a storage is in the object store.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tier {
-    /// `local`, `uploaded`, `evicted` or `remote`.
+    /// `local`, `chained`, `uploaded`, `evicted` or `remote`.
     pub state: String,
     /// URL of the bucket.
     #[serde(default)]

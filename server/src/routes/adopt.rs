@@ -121,6 +121,12 @@ fn refused(error: TakeoverError) -> Problem {
     let conflict = |code, title| Problem::new(StatusCode::CONFLICT, code, title);
     match error {
         TakeoverError::Storage(error) => error.into(),
+        TakeoverError::NoRoom { .. } => problem("disk_low")
+            .detail(detail)
+            .cause(
+                "a takeover stores all packets of the storage on this node; it has taken nothing",
+            )
+            .remedy("free some space, or take it over on another node"),
         TakeoverError::Underway => problem("storage_taken_over").detail(detail).retry_after(1),
         TakeoverError::Store(_) => store_failed(detail),
         TakeoverError::Off => conflict("no_chains", "this node takes no storages over")

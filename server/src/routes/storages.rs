@@ -118,9 +118,10 @@ impl StorageDocument {
             bytes_scanned: recovery.bytes_scanned,
             bytes_total: recovery.bytes_total,
         });
-        let tier = app.tier.as_ref().map(|_| {
+        let tier = app.tier.as_ref().map(|tier| {
             let known = app.engine.tiering().info(info.id).ok().flatten();
-            TierDocument::of(known.as_ref())
+            let is_chained = tier.chains().is_some_and(|chains| chains.has(info.id));
+            TierDocument::of(known.as_ref(), is_chained)
         });
         let document = Self {
             tier,

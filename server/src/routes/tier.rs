@@ -27,7 +27,8 @@ use crate::tier::{NodeDocument, Tier, UploadError, upload};
 /// Where a storage is in the object store.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(super) struct TierDocument {
-    /// `local`: only here. `uploaded`: here and in the store. `evicted`: its data files are in the
+    /// `local`: only here. `chained`: its packets are in the store before they are acknowledged.
+    /// `uploaded`: here and in the store. `evicted`: its data files are in the
     /// store, and here as far as they were read. `remote`: as evicted, and it came from the store.
     state: &'static str,
     /// URL of the bucket; null if it is only here.
@@ -44,10 +45,10 @@ pub(super) struct TierDocument {
 }
 
 impl TierDocument {
-    pub(super) fn of(known: Option<&TierInfo>) -> Self {
+    pub(super) fn of(known: Option<&TierInfo>, is_chained: bool) -> Self {
         let Some(known) = known else {
             return Self {
-                state: "local",
+                state: if is_chained { "chained" } else { "local" },
                 store: None,
                 sealed: None,
                 bytes: 0,
@@ -175,7 +176,7 @@ async fn act(
     let known = tiering.info(id)?;
     Ok(TierDocument {
         problems,
-        ..TierDocument::of(known.as_ref())
+        ..TierDocument::of(known.as_ref(), false)
     })
 }
 

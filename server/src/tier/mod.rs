@@ -20,6 +20,7 @@ pub(crate) mod store;
 mod survey;
 mod table;
 mod takeover;
+mod takeover_error;
 mod uploads;
 
 pub(crate) use deletions::forget_everywhere;
@@ -27,5 +28,6 @@ pub(crate) use locating::{Located, locate};
 pub(crate) use nodes::NodeDocument;
 pub(crate) use rounds::maintain;
 pub(crate) use store::{Status, Tier};
-pub(crate) use takeover::{TakenOver, TakeoverError, take_over};
+pub(crate) use takeover::{TakenOver, take_over};
+pub(crate) use takeover_error::TakeoverError;
 pub(crate) use uploads::{UploadError, upload};

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use object_tier::{Bucket, Heartbeat, LocalOwner, NodeName, Nodes as Heartbeats, TierError, chain};
+use object_tier::{
+    Bucket, Heartbeat, LocalOwner, NodeName, Nodes as Heartbeats, TierError, chain, is_gone,
+};
 use parking_lot::Mutex;
 use serde::Serialize;
 use storage_format::StorageId;
@@ -151,8 +153,15 @@ impl Nodes {
     /// Where a storage is written that is not here.
     pub(super) async fn writer(&self, bucket: &Bucket, id: StorageId) -> Result<Writer, TierError> {
         // Who took a storage over is in its chain; the claim stays as it was made first.
-        let (chained, claimed) =
-            tokio::try_join!(chain::last_owner(bucket, id), LocalOwner::of(bucket, id))?;
+        let (chained, claimed, is_gone) = tokio::try_join!(
+            chain::last_owner(bucket, id),
+            LocalOwner::of(bucket, id),
+            is_gone(bucket, id)
+        )?;
+        // Its owners stay in the store.
+        if is_gone {
+            return Ok(Writer::Nobody);
+        }
         let claimed_url = claimed.as_ref().map(|owner| owner.url.clone());
         let claimed = claimed.map(|owner| owner.node);
         let is_chained = chained.is_some();

@@ -58,6 +58,7 @@ async fn signs(app: &AppState, tier: &Tier) {
         if let Some(chains) = tier.chains() {
             // What was lost, or written elsewhere, while the server was down is found now.
             written.iter().for_each(|&id| chains.begin(id));
+            chains.give_up_failed().await;
         }
         let given = tier
             .nodes

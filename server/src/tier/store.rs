@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use object_tier::{Bucket, NodeName, Reader, Requests, TierError};
 use parking_lot::Mutex;
-use storage_core::Engine;
+use storage_core::{Engine, StorageError};
 use storage_format::StorageId;
 use tokio::sync::watch;
 
@@ -73,7 +73,7 @@ impl Status {
 
 /// Why the store cannot be used at all.
 #[derive(Debug, thiserror::Error)]
-#[error("[object_store]: {0}; correct the section, or remove its url to run without")]
+#[error("[object_store]: {0}")]
 pub struct StoreError(String);
 
 impl Tier {
@@ -86,10 +86,12 @@ impl Tier {
         if !settings.is_on() {
             return Ok(None);
         }
-        let store = settings.store().map_err(StoreError)?;
+        let store = settings
+            .store()
+            .map_err(|error| StoreError(settings_wrong(&error)))?;
         let bucket = store
             .open()
-            .map_err(|error| StoreError(error.to_string()))?;
+            .map_err(|error| StoreError(settings_wrong(&error)))?;
         let scheme = if config.is_encrypted() {
             "https"
         } else {
@@ -103,7 +105,7 @@ impl Tier {
             &settings.node,
             format!("{}-{}", host_name(), address.port()),
         );
-        let name = NodeName::new(&node).map_err(|error| StoreError(error.to_string()))?;
+        let name = NodeName::new(&node).map_err(|error| StoreError(settings_wrong(&error)))?;
         let nodes = nodes::Nodes::new(name);
         Ok(Some(Arc::new(Self {
             reader: Reader::new(bucket.clone()),
@@ -137,10 +139,10 @@ impl Tier {
     /// When the data folder cannot be read or written, or storages with chains are open and this
     /// node would acknowledge packets without them.
     pub(crate) async fn learn(&self, engine: &Engine) -> Result<(), StoreError> {
-        let failed = |error: storage_core::StorageError| StoreError(error.to_string());
-        let known = Known::load(engine).await.map_err(failed)?;
-        known.set_aside_incomplete().await.map_err(failed)?;
-        if self.config.durability == Durability::Local {
+        let is_local = self.config.durability == Durability::Local;
+        let known = Known::load(engine, !is_local).await.map_err(unknown)?;
+        known.set_aside_incomplete().await.map_err(unknown)?;
+        if is_local {
             refuse_chains(&known.open().await, "durability is local")?;
         }
         // There is one engine.
@@ -242,13 +244,25 @@ fn refuse_chains(open: &[StorageId], why: &str) -> Result<(), StoreError> {
     )))
 }
 
+fn settings_wrong(error: &impl std::fmt::Display) -> String {
+    format!("{error}; correct the section, or remove its url to run without")
+}
+
+/// Why a server does not know whether open storages have chains.
+fn unknown(error: StorageError) -> StoreError {
+    StoreError(format!(
+        "it is not known which open storages have chains: {error}; start with durability = \
+         \"object\", or remove the file if durability was always \"local\""
+    ))
+}
+
 /// As [`Tier::learn`], for a server without an object store.
 ///
 /// # Errors
 /// When storages with chains are open, or the data folder cannot be read.
 pub(crate) async fn check_no_chains(engine: &Engine) -> Result<(), StoreError> {
     let open = Known::open_without_store(engine).await;
-    let open = open.map_err(|error| StoreError(error.to_string()))?;
+    let open = open.map_err(unknown)?;
     refuse_chains(&open, "url is empty")
 }
 

@@ -12,6 +12,7 @@ use storage_format::checksum::crc32c;
 use storage_format::{AgentId, StorageId};
 
 use super::chains::sections;
+use super::takeover_error::TakeoverError;
 
 /// A walk along a chain that is to be taken over.
 pub(super) struct Survey<'a> {
@@ -24,7 +25,7 @@ pub(super) struct Survey<'a> {
     /// What the chain says last of each agent.
     agents: HashMap<AgentId, AgentFile>,
     /// Why the storage is left to its owner.
-    pub(super) refused: Option<StorageError>,
+    pub(super) refused: Option<TakeoverError>,
 }
 
 impl<'a> Survey<'a> {
@@ -39,8 +40,19 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Whether agents mean the same here, and there is room.
-    fn check(&self) -> Result<(), StorageError> {
+    /// Whether there is room. Bytes of records are as they are stored; frames and the index come in
+    /// addition.
+    fn check_room(&self) -> Result<(), TakeoverError> {
+        let free = self.engine.counters().disk_free_bytes.get();
+        let needed = self.bytes.saturating_add(self.bytes / 4);
+        if free < needed {
+            return Err(TakeoverError::NoRoom { needed, free });
+        }
+        Ok(())
+    }
+
+    /// Whether agents mean the same here.
+    fn check(&self) -> Result<(), TakeoverError> {
         for (id, there) in &self.agents {
             let Ok(here) = self.engine.agents().get(id) else {
                 continue;
@@ -49,28 +61,20 @@ impl<'a> Survey<'a> {
                 if let Some(known) = here.stream(&stream.id)
                     && known.kind != stream.kind
                 {
-                    return Err(StorageError::StreamKindConflict {
+                    let conflict = StorageError::StreamKindConflict {
                         agent: id.clone(),
                         stream: stream.id.clone(),
                         declared: known.kind,
                         wanted: stream.kind,
-                    });
+                    };
+                    return Err(conflict.into());
                 }
             }
             // The packets are decoded with the metadata that the agent has here.
             let metadata = there.metadata.as_deref().map(crc32c);
             if here.metadata_checksum.is_some() && here.metadata_checksum != metadata {
-                return Err(StorageError::AgentMetadataConflict(id.clone()));
+                return Err(StorageError::AgentMetadataConflict(id.clone()).into());
             }
-        }
-        // Bytes of records are as they are stored; frames and the index come in addition.
-        let free_bytes = self.engine.counters().disk_free_bytes.get();
-        let limit_bytes = self.bytes.saturating_add(self.bytes / 4);
-        if free_bytes < limit_bytes {
-            return Err(StorageError::DiskLow {
-                free_bytes,
-                limit_bytes,
-            });
         }
         Ok(())
     }
@@ -89,7 +93,8 @@ impl Walker for Survey<'_> {
     }
 
     fn may_claim(&mut self) -> Result<(), TierError> {
-        self.check().map_err(|refused| {
+        let checked = self.check_room();
+        checked.and_then(|()| self.check()).map_err(|refused| {
             let reason = refused.to_string();
             self.refused = Some(refused);
             TierError::Settings(reason)

@@ -7,13 +7,13 @@ use object_tier::{LocalOwner, TierError, is_gone};
 use storage_core::{Progress, StorageError};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
-use thiserror::Error;
 
 use super::Tier;
-use super::adopting::{self, AdoptError};
-use super::chains::{RebuildError, rebuild};
+use super::adopting;
+use super::chains::rebuild;
 use super::outdated::replace_outdated;
 use super::survey::Survey;
+use super::takeover_error::TakeoverError;
 use crate::app_state::AppState;
 
 /// How often a takeover is tried while others take the storage as well.
@@ -30,60 +30,6 @@ pub(crate) enum TakenOver {
     Written(u64),
     /// Its chain was closed: it is finalized here.
     Finalized(u64),
-}
-
-/// Why a storage is not taken over.
-#[derive(Debug, Error)]
-pub(crate) enum TakeoverError {
-    /// Without chains nothing can be taken over.
-    #[error("object_store.durability is local on this node")]
-    Off,
-    #[error("node {0} writes the storage, and lives")]
-    WriterLives(String),
-    #[error(
-        "node {0} writes the storage, lives, and has durability = \"local\": it would go on \
-         acknowledging"
-    )]
-    UnchainedWriterLives(String),
-    #[error("the packets of the storage are on the disk of node {0} and nowhere else")]
-    NotChained(String),
-    /// It is being taken over here.
-    #[error("this node takes the storage over at this moment")]
-    Underway,
-    /// Another node was faster.
-    #[error("{0}")]
-    Superseded(String),
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    #[error(transparent)]
-    Store(TierError),
-}
-
-impl From<TierError> for TakeoverError {
-    fn from(error: TierError) -> Self {
-        match error {
-            TierError::Superseded { reason, .. } => Self::Superseded(reason),
-            error => Self::Store(error),
-        }
-    }
-}
-
-impl From<AdoptError> for TakeoverError {
-    fn from(error: AdoptError) -> Self {
-        match error {
-            AdoptError::Storage(error) => error.into(),
-            AdoptError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<RebuildError> for TakeoverError {
-    fn from(error: RebuildError) -> Self {
-        match error {
-            RebuildError::Storage(error) => error.into(),
-            RebuildError::Store(error) => error.into(),
-        }
-    }
 }
 
 /// A storage that is taken over here, until this is dropped.
@@ -187,8 +133,7 @@ async fn claim(
                 }
             }
             Err(error) => {
-                let refused = survey.refused.map(TakeoverError::Storage);
-                return Err(refused.unwrap_or_else(|| error.into()));
+                return Err(survey.refused.unwrap_or_else(|| error.into()));
             }
         }
     }

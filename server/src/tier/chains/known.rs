@@ -32,14 +32,24 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Reads the document; a new data folder gets an identity.
+    /// Reads the document; a new data folder gets an identity. So does one whose document is
+    /// damaged, if it `chains` its storages: they are made again from their chains then.
     ///
     /// # Errors
     /// When it cannot be read or written.
-    pub(crate) async fn load(engine: &Engine) -> Result<Self, StorageError> {
-        let bytes = engine.documents().read(DOCUMENT).await?;
-        let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
-        let content = parse(&text);
+    pub(crate) async fn load(engine: &Engine, chains: bool) -> Result<Self, StorageError> {
+        let content = match read(engine).await {
+            Err(error @ StorageError::Damaged { .. }) if chains => {
+                let place = engine.documents().set_aside(DOCUMENT).await?;
+                tracing::error!(
+                    %error, place = %place.display(),
+                    "what the data folder knows of chains is lost; its open storages are made again \
+                     from the object store. Check the disk"
+                );
+                None
+            }
+            content => content?,
+        };
         let is_new = content.is_none();
         let content = content.unwrap_or_else(|| Content {
             identity: new_id().as_u64_pair().1,
@@ -65,9 +75,7 @@ impl Known {
     pub(crate) async fn open_without_store(
         engine: &Engine,
     ) -> Result<Vec<StorageId>, StorageError> {
-        let bytes = engine.documents().read(DOCUMENT).await?;
-        let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
-        let storages = parse(&text).map(|content| content.storages);
+        let storages = read(engine).await?.map(|content| content.storages);
         Ok(open(engine, storages.unwrap_or_default()))
     }
 
@@ -138,6 +146,12 @@ impl Known {
         let storages = self.content.lock().await.storages.clone();
         open(&self.engine, storages)
     }
+}
+
+async fn read(engine: &Engine) -> Result<Option<Content>, StorageError> {
+    let bytes = engine.documents().read(DOCUMENT).await?;
+    let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default()).into_owned();
+    Ok(parse(&text))
 }
 
 /// Those of the storages that are not finalized.

@@ -25,6 +25,7 @@ use object_tier::{Bucket, NodeName};
 use parking_lot::Mutex;
 use storage_core::{Engine, Replica, Replicated, StorageError};
 use storage_format::data_file::LeafPath;
+use storage_format::storage_file::StorageState;
 use storage_format::{AgentId, LeafId, StorageId, StreamId};
 use tokio::sync::watch;
 
@@ -82,6 +83,8 @@ pub(crate) struct Chains {
     /// Storages that are made again from their chains.
     rebuilding: Mutex<HashSet<StorageId>>,
     outdated: Mutex<Vec<Outdated>>,
+    /// Storages whose copies here were given up, because they were damaged.
+    given_up: Mutex<HashSet<StorageId>>,
     /// Counts the reasons to begin the next round of the node now.
     wake: watch::Sender<u64>,
     /// Why the store did not do what was asked last, if it did not.
@@ -108,6 +111,7 @@ impl Chains {
             chains: Mutex::default(),
             rebuilding: Mutex::default(),
             outdated: Mutex::default(),
+            given_up: Mutex::default(),
             wake,
             failure: Mutex::default(),
             counts: ChainCounts::default(),
@@ -194,6 +198,33 @@ impl Chains {
         self.rebuilding.lock().contains(&id)
     }
 
+    /// Gives the copies up that are damaged here, once each: everything that was acknowledged is in
+    /// their chains, and they are made again from there.
+    pub(crate) async fn give_up_failed(self: &Arc<Self>) {
+        for id in self.known.open().await {
+            let Ok(info) = self.engine.storages().get(id) else {
+                continue;
+            };
+            if info.state == StorageState::Failed && self.given_up.lock().insert(id) {
+                let reason = info.failure.unwrap_or_default();
+                let chain = self.of(id);
+                chain.stop();
+                chain.end(Ending::Lacking(reason.clone()));
+                self.note_outdated(Outdated {
+                    id,
+                    is_owned: true,
+                    reason,
+                });
+            }
+        }
+    }
+
+    /// Whether a storage has a chain, and this node owns it.
+    pub(crate) fn has(&self, id: StorageId) -> bool {
+        let chains = self.chains.lock();
+        chains.get(&id).is_some_and(|chain| chain.is_owned())
+    }
+
     /// Whether the copy of a storage that is here is still of no use.
     pub(crate) fn is_outdated(&self, id: StorageId) -> bool {
         let chains = self.chains.lock();
@@ -228,7 +259,17 @@ impl Chains {
 
     /// Notes whether the store did what was asked for a storage.
     fn note(&self, of: &StorageChain, failure: Option<Failure>) {
+        let before = of.failure();
         of.note(failure.clone());
+        if let Some(failure) = failure.as_ref().filter(|failure| failure.is_lasting) {
+            if before.is_none_or(|before| before.reason != failure.reason) {
+                tracing::error!(
+                    storage = %of.id, error = failure.reason,
+                    "packets for a storage are not acknowledged, because its chain is damaged"
+                );
+            }
+            return;
+        }
         let mut noted = self.failure.lock();
         if let (None, Some(failure)) = (&*noted, &failure) {
             tracing::warn!(

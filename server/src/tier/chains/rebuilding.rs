@@ -8,7 +8,8 @@ use futures_util::StreamExt;
 use object_tier::TierError;
 use object_tier::chain::{Chain, Record, packets_before};
 use storage_core::{
-    AgentSpec, Engine, NewPacket, NewStorage, Progress, Push, StorageError, expand, packet_charge,
+    AgentSpec, Engine, NewPacket, NewStorage, Progress, Push, StorageError, UnknownLabels, expand,
+    packet_charge,
 };
 use storage_format::StorageId;
 use storage_format::agent_file::AgentFile;
@@ -81,9 +82,9 @@ pub(crate) async fn rebuild(
         ..
     } = building;
     if let Err(error) = built {
-        // What is incomplete would be taken for the whole.
-        if is_made && let Err(error) = chains.engine.storages().set_aside(id).await {
-            tracing::error!(%error, storage = %id, "an incomplete storage stays; delete it");
+        // What is incomplete would be taken for the whole; the chain has it.
+        if is_made {
+            remove_incomplete(&chains.engine, id).await;
         }
         return Err(error);
     }
@@ -93,6 +94,18 @@ pub(crate) async fn rebuild(
     chains.continue_with(id, chain, reached);
     drop(rebuilding);
     Ok(packets)
+}
+
+async fn remove_incomplete(engine: &Engine, id: StorageId) {
+    let storages = engine.storages();
+    let removed = match storages.delete_with(id, UnknownLabels::Accepted).await {
+        // Its labels hold it.
+        Err(_) => storages.set_aside(id).await.map(drop),
+        removed => removed,
+    };
+    if let Err(error) = removed {
+        tracing::error!(%error, storage = %id, "an incomplete storage stays; delete it");
+    }
 }
 
 /// A storage that is being made.

@@ -181,6 +181,10 @@ impl StorageChain {
         self.shared.lock().stage == Stage::Open
     }
 
+    pub(super) fn is_owned(&self) -> bool {
+        matches!(self.shared.lock().stage, Stage::Open | Stage::Closed)
+    }
+
     /// Notes whether the store did what was asked.
     pub(super) fn note(&self, failure: Option<Failure>) {
         let is_lasting = failure.as_ref().is_some_and(|failure| failure.is_lasting);
