@@ -8,7 +8,7 @@ use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::RecordingError;
-use crate::next_position::NextPosition;
+use crate::next_position::{HandedOut, NextPosition};
 use crate::packet::Packet;
 use crate::recorder::Recorder;
 use crate::recording::{InboxPacket, Recording};
@@ -37,6 +37,8 @@ pub struct Delivered {
     /// Whether a recording accepted it, or waits for its trigger with the buffer. Otherwise the
     /// packet is only in the buffer.
     pub is_accepted: bool,
+    /// Of packets with a position: until it is acknowledged, or dropped.
+    pub handed_out: Option<HandedOut>,
 }
 
 /// A recording that wants a packet, with the memory reserved for it.
@@ -68,15 +70,18 @@ impl Recorder {
             self.inner.registry.check_recovered()?;
             return self.deliver(packet, permit, (waits, &[])).await;
         };
-        let next = self.inner.positions.entry(&packet.agent, &packet.stream);
-        let mut next = next.lock().await;
-        if next.is_duplicate(position)? {
+        let stream = self.inner.positions.entry(&packet.agent, &packet.stream);
+        let mut next = stream.next.lock().await;
+        let is_duplicate = next.is_duplicate(position)?;
+        let handed_out = Some(HandedOut::new(&stream, position));
+        if is_duplicate {
             drop(next);
             let storages = self.inner.registry.filled_storages();
             return Ok(Delivered {
                 recorded: self.push_again(&storages, &packet).await?,
                 refused: None,
                 is_accepted: true,
+                handed_out,
             });
         }
         let past = self.storages_past(&mut next, &packet, position).await?;
@@ -85,6 +90,7 @@ impl Recorder {
             return Err(error.into());
         }
         next.next = Some(position.next());
+        delivered.handed_out = handed_out;
         Ok(delivered)
     }
 
@@ -140,16 +146,17 @@ impl Recorder {
 
     /// Sets a stream back to a packet that was delivered and could not be made durable.
     pub async fn refused(&self, agent: &AgentId, stream: &StreamId, position: StreamPosition) {
-        if let Some(next) = self.inner.positions.get(agent, stream) {
-            let mut next = next.lock().await;
+        if let Some(stream) = self.inner.positions.get(agent, stream) {
+            let mut next = stream.next.lock().await;
             if next.next.is_some_and(|next| position < next) {
                 next.next = Some(position);
             }
         }
     }
 
-    /// The next position of a stream: after what arrived since the server started, or else after
-    /// what the storages that are being filled contain.
+    /// The next position of a stream: after what its agent has receipts for since the server
+    /// started, or else after what the storages that are being filled contain. The latter comes
+    /// with the storages and their positions, for who knows whether these are acknowledged.
     ///
     /// # Errors
     /// When there is no such agent or stream, or a storage cannot be read.
@@ -157,7 +164,7 @@ impl Recorder {
         &self,
         agent: &AgentId,
         stream: &StreamId,
-    ) -> Result<StreamPosition, RecordingError> {
+    ) -> Result<(StreamPosition, Vec<(StorageId, StreamPosition)>), RecordingError> {
         let registry = &self.inner.registry;
         let engine = &registry.engine;
         if engine.agents().get(agent)?.stream(stream).is_none() {
@@ -168,20 +175,17 @@ impl Recorder {
             .into());
         }
         if let Some(known) = self.inner.positions.get(agent, stream)
-            && let Some(next) = known.lock().await.next
+            && let Some(next) = known.acknowledged().await
         {
-            return Ok(next);
+            return Ok((next, Vec::new()));
         }
-        let mut next = StreamPosition::default();
+        let mut stored = Vec::new();
         for storage in registry.filled_storages() {
-            next = next.max(
-                engine
-                    .ingest()
-                    .next_position(storage, agent, stream)
-                    .await?,
-            );
+            let next = engine.ingest().next_position(storage, agent, stream);
+            stored.push((storage, next.await?));
         }
-        Ok(next)
+        let next = stored.iter().map(|(_, next)| *next).max();
+        Ok((next.unwrap_or_default(), stored))
     }
 
     async fn deliver(
@@ -238,6 +242,7 @@ impl Recorder {
                 recorded,
                 refused,
                 is_accepted,
+                handed_out: None,
             }),
         }
     }

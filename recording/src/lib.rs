@@ -79,6 +79,7 @@ pub use instant::{Instant, TimeRange, time_range};
 pub use intake::{Delivered, Recorded};
 pub use invocation::{Invocation, Member, SharedSource, Waiting};
 pub use memory::ChainMemory;
+pub use next_position::HandedOut;
 pub use outbox::Outbox;
 pub use packet::{Derived, OutPacket, Packet};
 pub use processor::{Item, Processor};

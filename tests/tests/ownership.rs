@@ -9,7 +9,7 @@ use harness::spans::{packets, request, send, send_spans};
 use harness::{Agent, ObjectStore, Request, Server, Settings, StoreProxy, packet};
 use serde_json::json;
 
-use crate::recording::span;
+use crate::recording::{record_now, saver, span};
 use crate::takeover::{CHAINED, STREAM, adopt, has_all, node, push, signal, start, until, written};
 
 /// What a node that was taken over does before it notices.
@@ -199,7 +199,8 @@ fn half_a_takeover_is_never_seen() {
     let (_folder, one) = start(&node(&store, "one"));
     let (storage, _) = written(&one, 60);
     let proxy = StoreProxy::start(store.address());
-    proxy.delay(Duration::from_millis(60));
+    // Records are read twice: to claim the chain, and to make the storage.
+    proxy.hold_after(1, &format!("{storage}/chain/{:020}", 30));
     let settings = ObjectStore::settings_at(proxy.address(), "two", CHAINED);
     let (_other, mut two) = start(&settings);
     let begun = two.data().join("storages").join(&storage);
@@ -229,7 +230,6 @@ fn half_a_takeover_is_never_seen() {
     assert_eq!(asked.status, 503, "{}", asked.brief());
     assert!(!begun.exists());
     proxy.set_down(false);
-    proxy.delay(Duration::ZERO);
     until("it is not made again", &two, || {
         two.api().call("GET", &path, None).status == 200
     });
@@ -264,6 +264,42 @@ fn spans_are_sent_again_when_their_storage_is_taken_over() {
     assert_ne!(next, storage);
     assert_eq!(packets(&mut one.api(), next.as_str().unwrap()).len(), 1);
     assert_eq!(packets(&mut two.api(), &storage).len(), 1);
+}
+
+/// Who asks where to go on with a stream that is recorded takes what comes before for acknowledged.
+#[test]
+fn a_stream_of_a_recording_goes_on_behind_what_is_acknowledged() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let proxy = StoreProxy::start(store.address());
+    let settings = ObjectStore::settings_at(proxy.address(), "one", CHAINED);
+    let (_folder, mut one) = start(&settings);
+    record_now(&mut one.api(), json!({ "processors": saver() }));
+    Agent::register(&mut one.api(), "left");
+    Agent::declare_stream(&mut one.api(), "left", "a", "raw", "none");
+    let agent = Agent::of_path("/api/v1/agents/left/streams/a/packets");
+    push(&one, &agent, 0..3);
+    assert_eq!(agent.next_sequence(&mut one.api()), 3);
+    proxy.hold_after(0, "PUT ");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| agent.refused(&mut one.api(), 3, &packet(STREAM, 3)));
+        thread::sleep(Duration::from_millis(500));
+        assert_eq!(agent.next_sequence(&mut one.api()), 3, "it waits");
+        proxy.set_down(true);
+        assert_eq!(waiting.join().unwrap().status, 503);
+    });
+    assert_eq!(agent.next_sequence(&mut one.api()), 3, "it was refused");
+    one.kill();
+    one.restart();
+    let head = Request::new("HEAD", agent.path());
+    let asked = one.api().send(&head).unwrap();
+    assert_eq!(asked.status, 503, "it is on the disk only");
+    proxy.set_down(false);
+    until("it is not appended", &one, || {
+        one.api().send(&head).unwrap().status == 200
+    });
+    assert_eq!(agent.next_sequence(&mut one.api()), 4);
 }
 
 /// The owner has the packets of a record that somebody removed, and appends them again.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use bytes::Bytes;
 use http::request::Parts;
-use recording::{Packet, Recorded, Recorder};
+use recording::{HandedOut, Packet, Recorded, Recorder};
 use storage_core::{BytePermit, Quotas, StorageError, check_position, packet_charge};
 use storage_format::frame::Facts;
 use storage_format::{AgentId, Kind, StorageId, StreamId, StreamPosition};
@@ -32,6 +32,7 @@ const WAITING_MAX: usize = 64;
 struct Waiting {
     position: StreamPosition,
     recorded: Vec<Recorded>,
+    handed_out: Option<HandedOut>,
 }
 
 /// The packets of one request.
@@ -200,8 +201,11 @@ impl FanOut<'_> {
             context: Arc::clone(&self.context),
         };
         let delivered = self.recorder.push(packet, permit, self.waits).await?;
-        let recorded = delivered.recorded;
-        self.waiting.push_back(Waiting { position, recorded });
+        self.waiting.push_back(Waiting {
+            position,
+            recorded: delivered.recorded,
+            handed_out: delivered.handed_out,
+        });
         if self.waiting.len() > WAITING_MAX {
             self.finish_oldest().await?;
         }
@@ -210,7 +214,12 @@ impl FanOut<'_> {
 
     /// Waits for the receipts of the oldest packet.
     async fn finish_oldest(&mut self) -> Result<(), Problem> {
-        let Some(Waiting { position, recorded }) = self.waiting.pop_front() else {
+        let Some(Waiting {
+            position,
+            recorded,
+            handed_out,
+        }) = self.waiting.pop_front()
+        else {
             return Ok(());
         };
         let mut is_durable = false;
@@ -246,6 +255,9 @@ impl FanOut<'_> {
         }
         if !is_durable {
             self.receipts.add_not_durable(position);
+        }
+        if let Some(handed_out) = handed_out {
+            handed_out.acknowledged();
         }
         Ok(self.receipts.reserve().await?)
     }

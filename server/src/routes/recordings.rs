@@ -388,8 +388,8 @@ pub(super) async fn push(
     pusher.fan_out(&app.recorder, target, &head, body).await
 }
 
-/// Returns the next position of a stream: after the packets received since the server started, or
-/// else after those in a storage that is being recorded.
+/// Returns the next position of a stream: after the packets acknowledged since the server started,
+/// or else after those in a storage that is being recorded.
 #[utoipa::path(
     head, operation_id = "get_next_buffer_position",
     path = "/agents/{agent}/streams/{stream}/packets", tag = "packets",
@@ -406,6 +406,10 @@ pub(super) async fn next_sequence(
     Path((agent, stream)): Path<(String, String)>,
 ) -> Result<Response, Problem> {
     let (agent, stream) = (agent.parse()?, stream.parse()?);
-    let next = app.recorder.next_position(&agent, &stream).await?;
+    let (next, stored) = app.recorder.next_position(&agent, &stream).await?;
+    for (storage, next) in stored {
+        let key = (agent.clone(), stream.clone());
+        app.wait_chained(storage, key, next).await?;
+    }
     Ok((StatusCode::OK, position_fields(next)).into_response())
 }

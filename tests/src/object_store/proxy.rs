@@ -28,6 +28,8 @@ struct Behaviour {
     faults: Mutex<VecDeque<(String, StoreFault)>>,
     delay_milliseconds: AtomicU64,
     is_down: AtomicBool,
+    /// Requests whose `METHOD path` contains this get nowhere, but for so many.
+    held: Mutex<Option<(String, u32)>>,
     requests: AtomicU64,
     /// Bytes of the bodies that the store sent.
     bytes: AtomicU64,
@@ -98,8 +100,22 @@ impl StoreProxy {
     }
 
     /// Whether connections are closed without an answer.
+    ///
+    /// # Panics
+    /// Never, unless another thread of it panicked.
     pub fn set_down(&self, is_down: bool) {
+        *self.behaviour.held.lock().expect("no thread panics") = None;
         self.behaviour.is_down.store(is_down, Ordering::SeqCst);
+    }
+
+    /// Lets `passes` requests through whose `METHOD path` contains `what`, and holds the others
+    /// until it is down, for once.
+    ///
+    /// # Panics
+    /// Never, unless another thread of it panicked.
+    pub fn hold_after(&self, passes: u32, what: &str) {
+        let mut held = self.behaviour.held.lock().expect("no thread panics");
+        *held = Some((what.to_owned(), passes));
     }
 
     /// Requests so far, and bytes of the bodies of their answers.
@@ -184,6 +200,11 @@ fn serve(client: &TcpStream, store: SocketAddr, behaviour: &Behaviour) -> io::Re
         behaviour.requests.fetch_add(1, Ordering::SeqCst);
         let delay = behaviour.delay_milliseconds.load(Ordering::SeqCst);
         thread::sleep(Duration::from_millis(delay));
+        if is_held(behaviour, &request.first_line) {
+            while !behaviour.is_down.load(Ordering::SeqCst) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
         if behaviour.is_down.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -243,6 +264,19 @@ fn final_head(from_store: &mut impl BufRead) -> io::Result<Option<Head>> {
             head => return Ok(head),
         }
     }
+}
+
+fn is_held(behaviour: &Behaviour, first_line: &str) -> bool {
+    let mut held = behaviour.held.lock().expect("no thread panics");
+    let Some((what, passes)) = &mut *held else {
+        return false;
+    };
+    if !first_line.contains(what.as_str()) {
+        return false;
+    }
+    let is_held = *passes == 0;
+    *passes = passes.saturating_sub(1);
+    is_held
 }
 
 fn fault_for(behaviour: &Behaviour, first_line: &str) -> Option<StoreFault> {
