@@ -1,7 +1,8 @@
 //! Locations of the programs under test.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// Names a folder with built programs. `cargo xtask test` sets it, and so does
@@ -116,15 +117,38 @@ fn peer_python(peer: &str) -> Option<PathBuf> {
 
 /// Runs the command with these arguments and waits for it.
 pub fn run_tracehold(arguments: &[String]) -> Output {
+    let mut command = command_without_settings(arguments);
+    command.output().expect("the program was built")
+}
+
+/// The user's server and token must not affect a test.
+fn command_without_settings(arguments: &[String]) -> Command {
     let mut command = Command::new(tracehold());
-    // The user's server and token must not affect a test.
     command
         .args(arguments)
         .env_remove("TRACEHOLD_SERVER")
         .env_remove("TRACEHOLD_TOKEN")
         .env_remove("TRACEHOLD_TOKEN_FILE")
         .env_remove("TRACEHOLD_CA_FILE");
-    command.output().expect("the program was built")
+    command
+}
+
+/// Runs the client with the bytes of a file coming through a pipe.
+///
+/// # Panics
+/// If it cannot be started, or the file cannot be read.
+pub fn run_tracehold_piped(arguments: &[String], input: &Path) -> Output {
+    let mut command = command_without_settings(arguments);
+    command.stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program was built");
+    let mut pipe = child.stdin.take().expect("it is piped");
+    let mut file = File::open(input).expect("there is a file");
+    std::thread::scope(|scope| {
+        // The program may end before it has read everything.
+        scope.spawn(move || std::io::copy(&mut file, &mut pipe));
+        child.wait_with_output().expect("the program runs")
+    })
 }
 
 fn folder() -> &'static Path {

@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
-use harness::{Server, Settings, corpora, run_tracehold, small_traces};
+use harness::{Server, Settings, corpora, run_tracehold, run_tracehold_piped, small_traces};
 use serde_json::json;
 
 /// Queries run on every trace; most of them fit only one kind.
@@ -41,9 +42,21 @@ pub(crate) fn settings() -> Settings {
     Settings::with_config("[query]\nchunk_bytes = 16384\nindex_growth_bytes_min = 1\n")
 }
 
-pub(crate) fn run(arguments: &[&str]) -> (i32, String, String) {
+/// Exit code, output and errors of the client.
+pub(crate) type Ran = (i32, String, String);
+
+pub(crate) fn run(arguments: &[&str]) -> Ran {
     let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
-    let output = run_tracehold(&arguments);
+    ran(&run_tracehold(&arguments))
+}
+
+/// Runs the client with the bytes of a file coming through a pipe.
+pub(crate) fn run_piped(arguments: &[&str], input: &Path) -> Ran {
+    let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+    ran(&run_tracehold_piped(&arguments, input))
+}
+
+fn ran(output: &Output) -> Ran {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (
         output.status.code().unwrap(),

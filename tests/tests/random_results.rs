@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use harness::Random;
 use serde_json::{Map, Value};
 
-use crate::queries::run;
+use crate::queries::{Ran, run};
 use crate::random_arithmetic::without_computed;
 
 /// An event: its fields.
@@ -488,6 +488,16 @@ fn is_read_alike(found: &Value, expected: &Value) -> bool {
 }
 
 pub(crate) fn check(queries: &[Query], source: &[&str], what: &str) {
+    check_by(&run, queries, source, what);
+}
+
+/// Compares on a source, with a way to run the client.
+pub(crate) fn check_by(
+    run: &dyn Fn(&[&str]) -> Ran,
+    queries: &[Query],
+    source: &[&str],
+    what: &str,
+) {
     for query in queries {
         let arguments: Vec<&str> = query.arguments.iter().map(String::as_str).collect();
         let form = ["--format", "ndjson"];

@@ -12,9 +12,9 @@ use harness::spans::send;
 use harness::{Agent, Api, Random, Server, small_traces};
 use serde_json::{Value, json};
 
-use crate::queries::{copy_all, mount, push, run, settings, wait_for_indexes_of};
+use crate::queries::{Ran, copy_all, mount, push, run, run_piped, settings, wait_for_indexes_of};
 use crate::random_arithmetic::add_computed;
-use crate::random_results::{Query, Row, check, query};
+use crate::random_results::{Query, Row, check, check_by, query};
 use crate::recording::{record_now, saver, stop};
 
 /// Queries for each kind, unless the environment says another number.
@@ -29,6 +29,10 @@ const SPANS: u64 = 15;
 
 /// Random queries over the rows that a source has, which are complete.
 pub(crate) fn queries(source: &[&str], seed: u64) -> Vec<Query> {
+    queries_by(&run, source, seed)
+}
+
+fn queries_by(run: &dyn Fn(&[&str]) -> Ran, source: &[&str], seed: u64) -> Vec<Query> {
     let count = std::env::var("TRACEHOLD_RANDOM_QUERIES");
     let count = count.map_or(QUERIES, |count| count.parse().unwrap());
     let (_, out, errors) = run(&[&["query"], source, &["--format", "ndjson"]].concat());
@@ -108,6 +112,7 @@ fn results_of_ctf_are_those_of_an_independent_evaluator() {
 #[test]
 fn results_of_dftracer_are_those_of_an_independent_evaluator() {
     check_trace(&small_traces()[1], 2);
+    check_piped(&small_traces()[1], 16);
 }
 
 #[test]
@@ -119,6 +124,18 @@ fn results_of_rocksdb_operations_are_those_of_an_independent_evaluator() {
 fn results_of_chrome_are_those_of_an_independent_evaluator() {
     check_trace(&small_traces()[4], 5);
     check_compressed(&small_traces()[4], 12);
+}
+
+/// Compares on the bytes of a file that come through standard input, which cannot be read twice.
+fn check_piped(path: &Path, seed: u64) {
+    let piped = |arguments: &[&str]| run_piped(arguments, path);
+    let queries = queries_by(&piped, &["-"], seed);
+    check_by(
+        &piped,
+        &queries,
+        &["-"],
+        &format!("{} piped", path.display()),
+    );
 }
 
 /// Compares on compressed copies of a file, which have its name, because that is the stream.
@@ -134,6 +151,7 @@ fn check_compressed(path: &Path, seed: u64) {
         let folder = tempfile::tempdir().unwrap();
         let copy = folder.path().join(path.file_name().unwrap());
         fs::write(&copy, &bytes).unwrap();
+        check_piped(&copy, seed);
         let copy = copy.to_str().unwrap();
         check(&queries, &[copy], &format!("{copy}, compressed"));
     }
@@ -295,4 +313,42 @@ fn results_of_spans_are_those_of_an_independent_evaluator() {
     let url = server.url();
     let queries = queries(&["--server", &url, "--storage", &storage], 6);
     check_storage(&server, &storage, &queries, "arranged storage of spans", 0);
+}
+
+/// The trace that a server writes of its own disk and blocks, and its copy as a CTF folder.
+#[test]
+fn results_of_io_traces_are_those_of_an_independent_evaluator() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let mut api = server.api();
+    api.done("POST", "/io-trace/start", None);
+    let traced = api.create_storage("traced");
+    push(&server, &traced, &small_traces()[1], "4096");
+    api.finalize(&traced);
+    wait_for_indexes_of(&server, &traced, 1);
+    let url = server.url();
+    let source = ["--server", url.as_str(), "--storage", traced.as_str()];
+    for query in ["dur > 10us", "name == 'read'", "exists(args.mode)"] {
+        let (code, _, errors) = run(&[&["query"], &source[..], &[query]].concat());
+        assert_eq!(code, 0, "{errors}");
+    }
+    let ended = api.done("POST", "/io-trace/stop", None);
+    let storage = ended["storage"].as_str().unwrap();
+    let stored = ["--server", url.as_str(), "--storage", storage];
+    let queries = queries(&stored, 17);
+    check(&queries, &stored, "an I/O trace");
+    wait_for_indexes_of(&server, storage, api.leaves(storage).len());
+    check(&queries, &stored, "an I/O trace with an index");
+    let mounted = folder.path().join("mounted");
+    mount(&server, storage, &mounted);
+    check(
+        &queries,
+        &["--dir", mounted.to_str().unwrap()],
+        "a mounted I/O trace",
+    );
+    let exported = folder.path().join("exported");
+    let exported = exported.to_str().unwrap();
+    let (code, _, errors) = run(&["io-trace", "export", "--server", &url, storage, exported]);
+    assert_eq!(code, 0, "{errors}");
+    check(&queries, &[exported], "an exported I/O trace");
 }
