@@ -180,7 +180,8 @@ mod tests {
 
     #[test]
     fn the_first_packet_without_a_receipt_is_known() {
-        let cases: [(&[u64], &[(u64, bool)], Option<u64>); 8] = [
+        type Case = (&'static [u64], &'static [(u64, bool)], Option<u64>);
+        let cases: [Case; 8] = [
             (&[], &[], None),
             (&[4, 5, 6], &[], Some(4)),
             (&[4, 5, 6], &[(4, true), (6, true)], Some(5)),
