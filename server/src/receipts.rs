@@ -54,6 +54,8 @@ pub(crate) struct ReceiptDocument {
     offset: Option<u64>,
     /// Bytes of the stored payload.
     size: Option<u64>,
+    /// Events of the packet, as queries count them; omitted if they could not be counted.
+    events: Option<u64>,
     /// The storage, if a recording chose it.
     storage: Option<String>,
 }
@@ -198,6 +200,7 @@ fn entry(receipt: &Receipt, storage: Option<StorageId>) -> Entry {
             file: receipt.descriptor.file(),
             offset: receipt.descriptor.offset(),
             size: receipt.descriptor.size(),
+            events: receipt.events,
         }),
         storage,
     }

@@ -102,6 +102,8 @@ pub struct Receipt {
     pub is_duplicate: bool,
     /// Location of its stored bytes.
     pub descriptor: Descriptor,
+    /// Number of its events, if they could be counted.
+    pub events: Option<u32>,
 }
 
 /// The reply to a push.

@@ -290,15 +290,18 @@ fn undecodable_packets_and_streams_are_reported_with_their_reasons() {
 
 /// Gzip members are stored as they are, and counted all the same.
 #[test]
-fn a_storage_and_a_count_agree_on_the_number_of_events() {
+fn receipts_a_storage_and_a_count_agree_on_the_number_of_events() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&folder.path().join("data"), &settings());
     for path in harness::small_traces() {
         let file = path.to_str().unwrap();
         let storage = server.api().create_storage(file);
-        push(&server, &storage, &path, "16384");
+        let report = push(&server, &storage, &path, "16384");
+        let streams = report["streams"].as_array().unwrap().iter();
+        let acknowledged = streams.map(|stream| stream["events"].as_u64().unwrap());
         let body = json!({ "count": true });
         let count = query(&server, &storage, &body, false).json()["count"].clone();
+        assert_eq!(json!(acknowledged.sum::<u64>()), count, "{file}: receipts");
         let document = server.api().storage(&storage);
         assert_eq!(document["events"], count, "{file}");
         assert!(count.as_u64() > Some(100), "{file}: {count}");

@@ -8,7 +8,7 @@ use std::process::Output;
 use std::time::{Duration, Instant};
 
 use harness::{Server, Settings, corpora, run_tracehold, run_tracehold_piped, small_traces};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Queries run on every trace; most of them fit only one kind.
 pub(crate) const QUERIES: &[&str] = &[
@@ -105,10 +105,11 @@ pub(crate) fn wait_for_indexes_of(server: &Server, storage: &str, leaves: usize)
     panic!("no chunk indexes within a minute:\n{}", server.log());
 }
 
-pub(crate) fn push(server: &Server, storage: &str, path: &Path, packet_bytes: &str) {
+pub(crate) fn push(server: &Server, storage: &str, path: &Path, packet_bytes: &str) -> Value {
     let path = path.to_str().unwrap();
-    let (code, _, errors) = run(&[
+    let (code, report, errors) = run(&[
         "push",
+        "--json",
         "--server",
         &server.url(),
         "--storage",
@@ -120,6 +121,7 @@ pub(crate) fn push(server: &Server, storage: &str, path: &Path, packet_bytes: &s
         path,
     ]);
     assert_eq!(code, 0, "{errors}");
+    serde_json::from_str(&report).unwrap()
 }
 
 pub(crate) fn mount(server: &Server, storage: &str, folder: &Path) {

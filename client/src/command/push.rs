@@ -191,7 +191,10 @@ fn report_line(report: &StreamReport) -> String {
         "{}: {}, {} as {} {}/{}",
         report.path.display(),
         counted(report.packets, "packet"),
-        bytes_text(report.bytes),
+        match report.events {
+            Some(events) => format!("{}, {}", counted(events, "event"), bytes_text(report.bytes)),
+            None => bytes_text(report.bytes),
+        },
         report.kind,
         report.agent,
         report.stream

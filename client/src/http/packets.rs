@@ -39,6 +39,9 @@ pub struct Receipt {
     /// Whether the packet was already stored.
     #[serde(default)]
     pub duplicate: bool,
+    /// Events of the packet, if the server could count them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
     /// File, offset, size, storage, and any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,

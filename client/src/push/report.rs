@@ -57,6 +57,9 @@ pub struct StreamReport {
     pub packets: u64,
     /// Bytes of those packets.
     pub bytes: u64,
+    /// Events of those packets by their receipts, if the server could count those of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<u64>,
     /// Packets of those that the server already had.
     pub duplicates: u64,
     /// Packets of those that were not durable when acknowledged.

@@ -16,7 +16,7 @@ use super::plan::{CutMethod, SourceFile};
 use super::provenance::{Acknowledged, ProvenanceReporter, REPORTED_PACKETS_MAX, ReporterSpec};
 use super::report::{PushEvent, StreamReport, Watch};
 use crate::ClientError;
-use crate::http::{Client, PacketProvenance, ProvenanceReport, PushTarget};
+use crate::http::{Client, PacketProvenance, ProvenanceReport, PushTarget, Receipt};
 
 /// Maximum bytes of packets per request, unless a single packet is longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
@@ -147,6 +147,7 @@ impl StreamPush {
             resumed_at: next,
             packets: 0,
             bytes: 0,
+            events: Some(0),
             duplicates: 0,
             not_durable: 0,
             remark: None,
@@ -295,9 +296,10 @@ impl StreamPush {
             let receipts = pushed.map_err(|error| explained(error, &self.source))?;
             report.packets += batch.len() as u64;
             report.bytes += bytes as u64;
-            let count = |is: fn(&crate::http::Receipt) -> bool| {
+            let count = |is: fn(&Receipt) -> bool| {
                 receipts.iter().filter(|receipt| is(receipt)).count() as u64
             };
+            report.events = report.events.zip(events(&receipts)).map(|(a, b)| a + b);
             report.duplicates += count(|receipt| receipt.duplicate);
             report.not_durable += count(|receipt| !receipt.durable);
             let next = report.resumed_at + report.packets;
@@ -308,6 +310,12 @@ impl StreamPush {
         }
         Ok(())
     }
+}
+
+/// Events of packets, each of which may have receipts of several storages.
+fn events(receipts: &[Receipt]) -> Option<u64> {
+    let of_packets = receipts.chunk_by(|a, b| a.sequence == b.sequence);
+    of_packets.map(|of_packet| of_packet.first()?.events).sum()
 }
 
 fn locked(acknowledged: &Mutex<Acknowledged>) -> MutexGuard<'_, Acknowledged> {

@@ -8,8 +8,8 @@ use storage_format::{DataFileId, StorageId, StreamPosition};
 pub(super) const ENTRY_JSON_BYTES_MAX: usize = 320;
 /// Largest growth of the buffer.
 const GROWTH_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a receipt at most: a tag, five numbers of ten bytes, two ids.
-const ENTRY_BYTES_MAX: usize = 1 + 5 * 10 + 10 + 16;
+/// Bytes of a receipt at most: a tag, six numbers of ten bytes, two ids.
+const ENTRY_BYTES_MAX: usize = 1 + 6 * 10 + 10 + 16;
 
 /// The next sequence of the epoch.
 const IS_NEXT: u8 = 1;
@@ -20,6 +20,7 @@ const IS_NEXT_NUMBER: u8 = 1 << 3;
 const IS_SAME_FILE: u8 = 1 << 4;
 const HAS_STORAGE: u8 = 1 << 5;
 const IS_SAME_STORAGE: u8 = 1 << 6;
+const HAS_EVENTS: u8 = 1 << 7;
 
 /// A receipt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,7 @@ pub(super) struct Stored {
     pub(super) file: DataFileId,
     pub(super) offset: u64,
     pub(super) size: u32,
+    pub(super) events: Option<u32>,
 }
 
 /// What the next receipt is compared with.
@@ -56,6 +58,7 @@ impl Default for Before {
                 file: DataFileId(0),
                 offset: 0,
                 size: 0,
+                events: None,
             },
             storage: StorageId::from_bytes([0; 16]),
         }
@@ -132,7 +135,8 @@ impl Encoded {
                     IS_NEXT_NUMBER,
                     stored.number == last.stored.number.wrapping_add(1),
                 )
-                | flag(IS_SAME_FILE, stored.file == last.stored.file);
+                | flag(IS_SAME_FILE, stored.file == last.stored.file)
+                | flag(HAS_EVENTS, stored.events.is_some());
         }
         self.bytes.push(tag);
         if !is_next {
@@ -148,6 +152,9 @@ impl Encoded {
             }
             self.number(zigzag(stored.offset.wrapping_sub(last.stored.offset)));
             self.number(u64::from(stored.size));
+            if let Some(events) = stored.events {
+                self.number(u64::from(events));
+            }
         }
         if let Some(storage) = entry.storage.filter(|_| !is_same_storage) {
             self.bytes.extend_from_slice(storage.as_bytes());
@@ -182,7 +189,8 @@ impl Encoded {
                 DataFileId(self.read(at))
             },
             offset: at.last.stored.offset.wrapping_add(unzigzag(self.read(at))),
-            size: u32::try_from(self.read(at)).expect("a size was encoded from 32 bits"),
+            size: self.read_short(at),
+            events: has(HAS_EVENTS).then(|| self.read_short(at)),
         });
         let storage = has(HAS_STORAGE).then(|| {
             if has(IS_SAME_STORAGE) {
@@ -210,6 +218,10 @@ impl Encoded {
             value >>= 7;
         }
         self.bytes.push(low_bits(value));
+    }
+
+    fn read_short(&self, at: &mut Cursor) -> u32 {
+        u32::try_from(self.read(at)).expect("it was encoded from 32 bits")
     }
 
     fn read(&self, at: &mut Cursor) -> u64 {
@@ -302,6 +314,10 @@ impl Entry {
             put_decimal(out, stored.offset);
             out.extend_from_slice(b",\"size\":");
             put_decimal(out, u64::from(stored.size));
+            if let Some(events) = stored.events {
+                out.extend_from_slice(b",\"events\":");
+                put_decimal(out, u64::from(events));
+            }
         }
         match &self.storage {
             Some(storage) => write!(out, ",\"storage\":\"{storage}\"}}"),
@@ -318,6 +334,7 @@ impl Entry {
             r#""file":"0123456789abcdef.itdata","offset":,"size":}"#,
         )
         .len();
+        const EVENTS: usize = r#","events":"#.len();
         const STORAGE: usize = r#","storage":"01234567-89ab-cdef-0123-456789abcdef""#.len();
         let duplicate = if self.is_duplicate { 4 } else { 5 };
         let position = digits(self.position.epoch) + digits(self.position.sequence) + duplicate;
@@ -327,6 +344,7 @@ impl Entry {
                 + digits(stored.number)
                 + digits(stored.offset)
                 + digits(u64::from(stored.size))
+                + (stored.events).map_or(0, |events| EVENTS as u64 + digits(u64::from(events)))
         });
         position + storage + stored
     }

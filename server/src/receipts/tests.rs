@@ -22,6 +22,9 @@ fn document(entry: &Entry) -> Value {
         document["file"] = format!("{}.itdata", stored.file).into();
         document["offset"] = stored.offset.into();
         document["size"] = stored.size.into();
+        if let Some(events) = stored.events {
+            document["events"] = events.into();
+        }
     }
     if let Some(storage) = entry.storage {
         document["storage"] = storage.to_string().into();
@@ -54,6 +57,7 @@ fn stored(number: u64, file: u64, offset: u64, size: u32) -> Option<Stored> {
         file: DataFileId(file),
         offset,
         size,
+        events: (size > 1 && number % 3 > 0).then_some(size - u32::from(number % 2 == 0)),
     })
 }
 

@@ -182,6 +182,7 @@ impl Writer {
                     number: header.number,
                     is_duplicate,
                     descriptor,
+                    events: header.facts.events,
                 })
             });
         }
@@ -275,6 +276,7 @@ impl Writer {
             number: entry.number,
             is_duplicate: true,
             descriptor: self.storage.descriptor(found)?,
+            events: entry.facts.events,
         })
     }
 

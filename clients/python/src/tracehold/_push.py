@@ -41,6 +41,8 @@ class Receipt:
     durable: bool
     duplicate: bool
     """Whether the packet was pushed before."""
+    events: int | None = None
+    """Events of the packet, if the server could count them."""
     more: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -53,6 +55,7 @@ class Receipt:
             number=more.pop("number", None),
             durable=more.pop("durable", False),
             duplicate=more.pop("duplicate", False),
+            events=more.pop("events", None),
             more=more,
         )
 
