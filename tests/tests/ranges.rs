@@ -1,8 +1,12 @@
 //! Byte ranges as RFC 9110 requires, checked with the cases in `../shared`.
 
+use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::process::Command;
+use std::thread::available_parallelism;
 
-use harness::{Agent, Server, Settings, corpora};
+use harness::{Agent, Request, Server, Settings, corpora, payload};
 use serde_json::Value;
 
 /// Resources of the cases that can be stored as packets. The other two are an empty file (packets
@@ -63,6 +67,43 @@ fn range_responses_follow_rfc_9110() {
     );
     assert!(best + permitted > 100, "most cases are judged");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Bodies of many pieces are copied while they are few, and sent by the kernel beyond that.
+#[test]
+fn long_bodies_are_whole_whether_they_are_few_or_many() {
+    let (_folder, server, mut api) = Server::fresh();
+    let storage = api.create_storage("long");
+    let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
+    // More than the buffers of a connection hold.
+    for sequence in 0..32 {
+        agent.push(&mut api, sequence, &payload(3, sequence, 1 << 20));
+    }
+    api.finalize(&storage);
+    let files = api.files(&storage).into_iter();
+    let (name, ..) = files.max_by_key(|&(.., length)| length).unwrap();
+    let stored = server.data().join("storages").join(&storage).join(&name);
+    let stored = fs::read(stored).unwrap();
+    let path = format!("/storage/{storage}/{name}");
+    let mut held = Vec::new();
+    for hold in [0, available_parallelism().unwrap().get()] {
+        for _ in 0..hold {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            // It has begun, and goes on when somebody reads.
+            stream.peek(&mut [0]).unwrap();
+            held.push(stream);
+        }
+        let mut connection = server.connect();
+        for first in [0, 1, 4095, 300_001] {
+            let range = format!("bytes={first}-");
+            let request = Request::new("GET", &path).header("range", &range);
+            let answer = connection.send(&request).unwrap();
+            let what = format!("{range} with {hold} others");
+            assert_eq!(answer.status, 206, "{what}: {}", answer.brief());
+            assert!(answer.body == stored[first..], "{what}: other bytes");
+        }
+    }
 }
 
 fn read_json(path: &std::path::Path) -> Value {

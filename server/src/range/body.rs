@@ -11,7 +11,7 @@ use io_trace::Scope;
 use storage_core::RangeScan;
 use tokio::task::JoinHandle;
 
-use super::buffers::{Buffer, Buffers};
+use super::buffers::{Buffer, Buffers, LongBody};
 use super::checking::{Checking, Sendable};
 use super::file::RangeFile;
 use super::header::ByteRange;
@@ -51,6 +51,8 @@ pub(super) struct FileBody {
     files: Option<Arc<SendQueue>>,
     /// Whether the next piece is known to be sendable.
     is_checked: bool,
+    /// Of long bodies.
+    long: Option<LongBody>,
     /// The scope of the reads; a body is read after its request was handled.
     scope: Option<Scope>,
 }
@@ -80,7 +82,8 @@ impl FileBody {
         buffers: Arc<Buffers>,
         files: Option<&Arc<SendQueue>>,
     ) -> Self {
-        let left = parts.iter().map(BodyPart::length).sum();
+        let left: u64 = parts.iter().map(BodyPart::length).sum();
+        let is_long = left > STAND_IN_BYTES_MAX as u64;
         let parts = parts.into_iter();
         Self {
             file,
@@ -89,6 +92,7 @@ impl FileBody {
             left,
             waiting: None,
             checking: Checking::begun(),
+            long: is_long.then(|| LongBody::begin(&buffers)),
             buffers,
             files: files.cloned(),
             is_checked: false,
@@ -179,6 +183,7 @@ impl FileBody {
         };
         if self.waiting.is_none()
             && let Some(files) = &self.files
+            && !self.long.as_ref().is_some_and(LongBody::is_copied)
             && (std::mem::take(&mut self.is_checked) || is_sendable(&self.file, range))
         {
             let length = usize::try_from(range.length()).unwrap_or(usize::MAX);

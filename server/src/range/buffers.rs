@@ -6,7 +6,8 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::available_parallelism;
 
 use bytes::Bytes;
 
@@ -29,6 +30,10 @@ thread_local! {
 pub(crate) struct Buffers {
     out_bytes: AtomicU64,
     out_bytes_max: u64,
+    /// Long bodies that are being sent.
+    long_bodies: AtomicUsize,
+    /// Up to so many of them are copied.
+    copied_max: usize,
     metrics: Arc<Metrics>,
 }
 
@@ -39,6 +44,8 @@ impl Buffers {
         Arc::new(Self {
             out_bytes: AtomicU64::new(0),
             out_bytes_max,
+            long_bodies: AtomicUsize::new(0),
+            copied_max: available_parallelism().map_or(1, |count| count.get().div_ceil(2)),
             metrics,
         })
     }
@@ -86,6 +93,29 @@ impl Buffers {
             class,
             pool: Arc::clone(self),
         }
+    }
+}
+
+/// A body of many pieces, while it is sent.
+pub(super) struct LongBody(Arc<Buffers>);
+
+impl LongBody {
+    pub(super) fn begin(buffers: &Arc<Buffers>) -> Self {
+        buffers.long_bodies.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(buffers))
+    }
+
+    /// Whether its bytes are copied into buffers rather than sent by the kernel. A client takes
+    /// bytes that the server has read a moment ago faster than pages of the file. That costs the
+    /// server time on another processor, so it is done while there are enough of them.
+    pub(super) fn is_copied(&self) -> bool {
+        self.0.long_bodies.load(Ordering::Relaxed) <= self.0.copied_max
+    }
+}
+
+impl Drop for LongBody {
+    fn drop(&mut self) {
+        self.0.long_bodies.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -164,7 +194,7 @@ impl Drop for Buffer {
 mod tests {
     use std::sync::Arc;
 
-    use super::{Buffers, LARGE, SMALL};
+    use super::{Buffers, LARGE, LongBody, SMALL};
     use crate::metrics::Metrics;
 
     #[test]
@@ -182,6 +212,19 @@ mod tests {
         assert!(buffers.of_size(LARGE + 1).is_none());
         drop((second, third));
         assert_eq!(buffers.metrics().range_buffer_bytes.get(), 0);
+    }
+
+    #[test]
+    fn long_bodies_are_copied_while_they_are_few() {
+        let buffers = Buffers::new(0, Arc::new(Metrics::default()));
+        let mut bodies: Vec<_> = (0..buffers.copied_max)
+            .map(|_| LongBody::begin(&buffers))
+            .collect();
+        assert!(bodies[0].is_copied());
+        bodies.push(LongBody::begin(&buffers));
+        assert!(!bodies[0].is_copied());
+        bodies.pop();
+        assert!(bodies[0].is_copied());
     }
 
     #[test]

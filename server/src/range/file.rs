@@ -16,6 +16,7 @@ use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 use storage_core::{CheckedFile, RangeScan, StorageError};
 
 use super::header::ByteRange;
+use super::residency::Residency;
 
 /// A file that is served.
 #[derive(Debug)]
@@ -24,13 +25,18 @@ pub(crate) struct RangeFile {
     tag: FileTag,
     /// Compares its bytes with their checksums.
     checked: Option<CheckedFile>,
+    residency: Residency,
 }
 
 impl RangeFile {
     /// A file, with its tag for the I/O trace.
     pub(crate) fn new(file: Arc<File>, tag: FileTag, checked: CheckedFile) -> Self {
-        let checked = Some(checked);
-        Self { file, tag, checked }
+        Self {
+            file,
+            tag,
+            checked: Some(checked),
+            residency: Residency::new(),
+        }
     }
 
     /// A file that is not traced and has no checksums.
@@ -41,6 +47,7 @@ impl RangeFile {
             file: Arc::new(file),
             tag,
             checked: None,
+            residency: Residency::new(),
         }
     }
 
@@ -116,9 +123,10 @@ impl RangeFile {
         checked.is_some_and(CheckedFile::is_given_up)
     }
 
-    /// Whether the byte at `offset` can be read without waiting for the disk.
+    /// Whether the bytes around `offset` can probably be read without waiting for the disk.
     pub(super) fn is_cached(&self, offset: u64) -> bool {
-        matches!(read_cached(&self.file, &mut [0], offset), Ok(1))
+        let ask = || matches!(read_cached(&self.file, &mut [0], offset), Ok(1));
+        self.residency.is_cached(offset, ask)
     }
 
     /// Lets the kernel send up to `length` bytes from `offset`; like a write, it may send fewer.

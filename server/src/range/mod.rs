@@ -10,6 +10,7 @@ mod file;
 mod header;
 mod multipart;
 mod plan;
+mod residency;
 mod response;
 mod send_queue;
 #[cfg(test)]
