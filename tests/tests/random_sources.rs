@@ -351,4 +351,9 @@ fn results_of_io_traces_are_those_of_an_independent_evaluator() {
     let (code, _, errors) = run(&["io-trace", "export", "--server", &url, storage, exported]);
     assert_eq!(code, 0, "{errors}");
     check(&queries, &[exported], "an exported I/O trace");
+    let files = folder.path().join("files");
+    let files = files.to_str().unwrap();
+    let (code, _, errors) = run(&[&["export"], &stored[..], &[files]].concat());
+    assert_eq!((code, errors.as_str()), (0, ""));
+    check(&queries, &[files], "an I/O trace exported with others");
 }

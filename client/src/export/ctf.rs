@@ -6,6 +6,8 @@ use std::io::ErrorKind;
 
 use storage_format::AgentId;
 
+use trace_kinds::io_trace::tsdl;
+
 use super::content::{self, Written};
 use super::packet::{ExportStream, PacketSource};
 use super::report::{ExportReport, ExportedFile, Fidelity};
@@ -13,7 +15,7 @@ use super::target::{AgentFolder, METADATA, trace_file_name};
 use super::version::{Missing, versions};
 use crate::ClientError;
 
-/// Writes the trace of an agent.
+/// Writes the trace of an agent with its metadata.
 pub(super) fn export_trace(
     source: &dyn PacketSource,
     agent: &AgentId,
@@ -28,6 +30,26 @@ pub(super) fn export_trace(
         );
         return Err(ClientError::input(what));
     };
+    export_with(source, &metadata, streams, folder, report)
+}
+
+/// Writes the trace of a server's I/O, which has the same metadata everywhere.
+pub(super) fn export_io_trace(
+    source: &dyn PacketSource,
+    streams: &[ExportStream],
+    folder: &AgentFolder,
+    report: &mut ExportReport,
+) -> Result<(), ClientError> {
+    export_with(source, tsdl().as_bytes(), streams, folder, report)
+}
+
+fn export_with(
+    source: &dyn PacketSource,
+    metadata: &[u8],
+    streams: &[ExportStream],
+    folder: &AgentFolder,
+    report: &mut ExportReport,
+) -> Result<(), ClientError> {
     let path = folder.path.join(METADATA);
     match fs::remove_file(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -39,7 +61,7 @@ pub(super) fn export_trace(
         report.add(export_stream(source, stream, folder)?);
     }
     let mut output = folder.begin()?;
-    output.write(&metadata)?;
+    output.write(metadata)?;
     output.finish(METADATA)?;
     report.traces.push(folder.path.clone());
     Ok(())

@@ -3,6 +3,8 @@
 //! ```text
 //! FOLDER/AGENT/metadata        of a CTF trace, as the agent sent it
 //! FOLDER/AGENT/STREAM          its packets, one after another
+//! FOLDER/AGENT/STREAM          packets of the trace of a server's I/O, beside their metadata; in
+//!                              FOLDER/AGENT+io-trace if the agent has another CTF trace, too
 //! FOLDER/AGENT/NAME            any other file, under its name
 //! FOLDER/AGENT+files/NAME      the same, if the agent has a CTF trace, too
 //! FOLDER/AGENT/STREAM.jsonl    spans that programs sent, one request a line; or STREAM.pb
@@ -30,7 +32,7 @@ use storage_format::{AgentId, Kind};
 use trace_kinds::is_derived;
 
 use crate::ClientError;
-use ctf::export_trace;
+use ctf::{export_io_trace, export_trace};
 use packet::ExportStream;
 use target::AgentFolder;
 use version::Version;
@@ -84,6 +86,7 @@ pub fn export(
         let agent = agents.entry(stream.agent.clone()).or_default();
         match stream.kind {
             Kind::Ctf => agent.trace.push(stream),
+            Kind::IoTrace => agent.io_trace.push(stream),
             Kind::Otlp if options.spans.is_some() || !stream.is_of_file() => {
                 agent.spans.push(stream);
             }
@@ -121,8 +124,7 @@ fn selected(
             return false;
         }
         let is_left_out = match stream.kind {
-            Kind::Ctf => false,
-            Kind::IoTrace => true,
+            Kind::Ctf | Kind::IoTrace => false,
             _ => options.ctf_only,
         };
         if is_left_out {
@@ -138,6 +140,7 @@ fn selected(
 #[derive(Debug, Default)]
 struct Agent {
     trace: Vec<ExportStream>,
+    io_trace: Vec<ExportStream>,
     spans: Vec<ExportStream>,
     files: Vec<ExportStream>,
 }
@@ -145,6 +148,7 @@ struct Agent {
 /// Where the streams of an agent are written.
 struct Plan<'a> {
     trace: Option<AgentFolder>,
+    io_trace: Option<AgentFolder>,
     files: AgentFolder,
     /// Names of the files of spans.
     spans: Vec<String>,
@@ -161,7 +165,11 @@ impl Agent {
         options: &ExportOptions,
     ) -> Result<Plan<'_>, ClientError> {
         let trace = (!self.trace.is_empty()).then(|| AgentFolder::of_trace(folder, id));
-        let mut files = match trace {
+        let io_trace = (!self.io_trace.is_empty()).then(|| match trace {
+            Some(_) => AgentFolder::of_io_trace(folder, id),
+            None => AgentFolder::of_trace(folder, id),
+        });
+        let mut files = match trace.as_ref().or(io_trace.as_ref()) {
             Some(_) => AgentFolder::beside_trace(folder, id),
             None => AgentFolder::of_trace(folder, id),
         };
@@ -174,8 +182,10 @@ impl Agent {
             versions.map(move |version| (stream, version))
         });
         let versions = target::named(versions.collect(), &mut files);
-        if let Some(trace) = &trace {
-            trace.check_trace(&self.trace, options.force)?;
+        for (folder, streams) in [(&trace, &self.trace), (&io_trace, &self.io_trace)] {
+            if let Some(folder) = folder {
+                folder.check_trace(streams, options.force)?;
+            }
         }
         let names = spans.iter().chain(versions.iter().map(|(.., name)| name));
         for name in names {
@@ -183,6 +193,7 @@ impl Agent {
         }
         Ok(Plan {
             trace,
+            io_trace,
             files,
             spans,
             versions,
@@ -199,6 +210,9 @@ impl Agent {
     ) -> Result<(), ClientError> {
         if let Some(folder) = &plan.trace {
             export_trace(source, id, &self.trace, folder, report)?;
+        }
+        if let Some(folder) = &plan.io_trace {
+            export_io_trace(source, &self.io_trace, folder, report)?;
         }
         for (stream, name) in self.spans.iter().zip(&plan.spans) {
             let form = options.spans.unwrap_or_default();

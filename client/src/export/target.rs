@@ -37,6 +37,14 @@ impl AgentFolder {
         }
     }
 
+    /// The folder of the trace of a server's I/O, of an agent with another CTF trace.
+    pub(super) fn of_io_trace(folder: &Path, agent: &AgentId) -> Self {
+        Self {
+            path: folder.join(format!("{agent}+io-trace")),
+            taken: BTreeSet::new(),
+        }
+    }
+
     /// The folder for other files of an agent with a CTF trace: readers of a trace take every file
     /// in its folder for a stream. No agent id contains a plus sign.
     pub(super) fn beside_trace(folder: &Path, agent: &AgentId) -> Self {

@@ -330,16 +330,22 @@ fn a_trace_and_other_files_of_an_agent_are_apart() {
     memory.push(Pushed::new("notes", Kind::Raw, "/x/notes", 1, &text(4)));
     memory.push(Pushed::new("ring", Kind::IoTrace, "", 1, &text(4)));
     let report = run(&memory, folder.path());
-    assert_eq!(report.traces, [folder.path().join("agent")]);
-    assert_eq!(fs::read(folder.path().join("agent/chan")).unwrap(), text(3));
-    assert_eq!(
-        fs::read(folder.path().join("agent+files/notes")).unwrap(),
-        text(4)
-    );
-    assert_eq!(
-        (report.other_streams, report.left_out[0].stream.as_str()),
-        (1, "ring")
-    );
+    let traces = ["agent", "agent+io-trace"].map(|name| folder.path().join(name));
+    assert_eq!(report.traces, traces);
+    for (name, count) in [
+        ("agent/chan", 3),
+        ("agent+files/notes", 4),
+        ("agent+io-trace/ring", 4),
+    ] {
+        assert_eq!(
+            fs::read(folder.path().join(name)).unwrap(),
+            text(count),
+            "{name}"
+        );
+    }
+    let metadata = fs::read_to_string(folder.path().join("agent+io-trace/metadata")).unwrap();
+    assert!(metadata.starts_with("/* CTF 1.8 */"), "{metadata}");
+    assert_eq!((report.streams, report.other_streams), (3, 0));
     let again = export(&memory, folder.path(), &ExportOptions::default());
     assert!(again.unwrap_err().to_string().contains("already exists"));
     let force = ExportOptions {
