@@ -29,8 +29,8 @@ mod verification;
 
 pub use bucket::{Bucket, Creation, Listed, Requests};
 pub use delta::{
-    Addition, ColumnStatistics, DataFile, DeltaColumn, DeltaSchema, DeltaTable, DeltaType,
-    FileStatistics,
+    Addition, Checkpoint, ColumnStatistics, DataFile, DeltaColumn, DeltaSchema, DeltaTable,
+    DeltaType, FileStatistics,
 };
 pub use error::TierError;
 pub use heads::Heads;

@@ -7,12 +7,14 @@
 //! | an event as one row, on any thread | [`RowFormat`] |
 //! | the rows of a result in order, with header and footer | [`RowSink`] |
 //! | what the footer of a Parquet file says of its columns | [`TableFacts`] |
+//! | the actions of a Delta Lake table as a checkpoint | [`write_delta_checkpoint`] |
 //! | groups of events with their totals | [`GroupRow`], [`write_groups`] |
 
 mod cells;
 mod chrome;
 mod columns;
 mod csv;
+mod delta_checkpoint;
 mod format;
 mod groups;
 mod json;
@@ -29,6 +31,7 @@ mod timeline;
 pub use chrome::Chrome;
 pub use columns::{Column, Columns};
 pub use csv::Csv;
+pub use delta_checkpoint::write_delta_checkpoint;
 pub use format::Format;
 pub use groups::{
     GroupColumn, GroupColumnKind, GroupRow, GroupsError, write_group_ndjson, write_groups,

@@ -13,6 +13,7 @@ use object_tier::{
     Addition, Bucket, ColumnStatistics, DataFile, DeltaColumn, DeltaSchema, DeltaTable, DeltaType,
     FileStatistics, StoreSettings,
 };
+use row_formats::write_delta_checkpoint;
 use serde_json::{Value, json};
 use storage_format::StorageId;
 
@@ -206,6 +207,27 @@ async fn check(store: &ObjectStore, server: &Server, folder: &Path) {
     assert_eq!(
         found,
         json!({ "version": STORAGES + 1, "files": left, "read": 1 })
+    );
+    // Ten commits are as good as a checkpoint, which everybody reads without them.
+    let due = table.due_checkpoint().await.unwrap().unwrap();
+    assert_eq!(due.version, STORAGES + 1);
+    let file = write_delta_checkpoint(&due.actions).unwrap();
+    table.store_checkpoint(&due, file).await.unwrap();
+    assert_eq!(table.due_checkpoint().await.unwrap(), None);
+    for version in 0..due.version {
+        let key = format!("events/dft/_delta_log/{version:020}.json");
+        bucket(store).delete(&key).await.unwrap();
+    }
+    assert_eq!(read(&ids[..ids.len() - 1]), found);
+    let second: StorageId = ids[1].parse().unwrap();
+    assert_eq!(table.remove_storage(second).await.unwrap().len(), 1);
+    let mut ids = ids;
+    ids.truncate(ids.len() - 1);
+    ids.remove(1);
+    let left = STORAGES - 2;
+    assert_eq!(
+        read(&ids),
+        json!({ "version": STORAGES + 2, "files": left, "read": 1 })
     );
 }
 

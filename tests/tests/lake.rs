@@ -118,6 +118,30 @@ fn life_of_a_table(store: &ObjectStore) {
     assert_eq!(objects(store, ".parquet").len(), 3);
 }
 
+#[test]
+fn a_long_log_gets_checkpoints() {
+    let Some(store) = ObjectStore::moto().filter(|_| lake_python().is_some()) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let settings = store.settings("one", "table_label = \"lake\"\n");
+    let server = Server::start(&folder.path().join("data"), &settings);
+    // The first commit makes the table.
+    let storages: Vec<String> = (0..9).map(|number| stored(&server, number, true)).collect();
+    until("there is no checkpoint", &server, || {
+        objects(&store, "/_delta_log/_last_checkpoint").len() == 1
+    });
+    let checkpoints = objects(&store, ".checkpoint.parquet");
+    assert!(checkpoints[0].ends_with("/00000000000000000009.checkpoint.parquet"));
+    let found = check(
+        &store,
+        &server,
+        &storages.iter().collect::<Vec<_>>(),
+        folder.path(),
+    );
+    assert_eq!(found, json!({ "version": 9, "files": 9, "read": 1 }));
+}
+
 fn check_in(store: Option<ObjectStore>) {
     if let Some(store) = store.filter(|_| lake_python().is_some()) {
         life_of_a_table(&store);

@@ -12,10 +12,12 @@
 //! keep these identifiers.
 //!
 //! See `docs/decisions/0224-events-of-storages-are-a-delta-lake-table.md` for types of columns.
-//! Commits are read one by one from the first; no checkpoints are written. The table asks others
-//! not to clean its log up. If somebody did so none the less, it cannot be opened, which is said.
+//! Writers read commits one by one from the first; checkpoints are written for readers. The table
+//! asks others not to clean its log up. If somebody did so none the less, it cannot be opened, which
+//! is said.
 
 mod actions;
+mod checkpoint;
 mod files;
 mod log;
 mod schema;
@@ -28,6 +30,7 @@ use bytes::Bytes;
 use storage_format::StorageId;
 
 pub use actions::{ColumnStatistics, DataFile, FileStatistics};
+pub use checkpoint::Checkpoint;
 pub use schema::{DeltaColumn, DeltaSchema, DeltaType};
 
 use self::actions::Action;
@@ -60,6 +63,8 @@ pub struct DeltaTable {
     /// The folder of the table, without a slash at its end.
     prefix: String,
     log: Log,
+    /// The version behind the last checkpoint that is known.
+    checkpointed: u64,
 }
 
 impl DeltaTable {
@@ -104,6 +109,7 @@ impl DeltaTable {
             bucket,
             prefix: prefix.trim_matches('/').to_owned(),
             log: Log::default(),
+            checkpointed: 0,
         };
         table.refresh().await?;
         Ok(table)

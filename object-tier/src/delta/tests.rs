@@ -336,3 +336,78 @@ proptest! {
         }
     }
 }
+
+/// The kinds of the actions of a checkpoint, with the paths of files.
+fn kinds(checkpoint: &Checkpoint) -> Vec<String> {
+    let kind = |action: &serde_json::Value| {
+        let (kind, of) = action.as_object().unwrap().iter().next().unwrap();
+        match of["path"].as_str() {
+            Some(path) => {
+                assert_eq!(of["dataChange"], false);
+                format!("{kind} {path}")
+            }
+            None => kind.clone(),
+        }
+    };
+    let mut kinds: Vec<String> = checkpoint.actions.iter().map(kind).collect();
+    kinds.sort();
+    kinds
+}
+
+#[tokio::test]
+async fn a_checkpoint_has_what_counts_and_is_made_once() {
+    let bucket = Faulty::new().bucket(8);
+    let mut table = open(&bucket).await.unwrap();
+    for number in 0..8 {
+        assert_eq!(table.due_checkpoint().await.unwrap(), None, "{number}");
+        let path = format!("{number}.parquet");
+        table
+            .add_storage(storage(number), &[file(&path)])
+            .await
+            .unwrap();
+    }
+    table.remove_storage(storage(0)).await.unwrap();
+    // One that was removed a week ago, by another program.
+    put(
+        &bucket,
+        10,
+        &[json!({ "remove": { "path": "old.parquet", "deletionTimestamp": 1, "dataChange": true } })],
+    )
+    .await;
+    table.refresh().await.unwrap();
+    let due = table.due_checkpoint().await.unwrap().unwrap();
+    assert_eq!(due.version, 10);
+    let expected: Vec<String> = (1..8)
+        .map(|number| format!("add {number}.parquet"))
+        .chain(["metaData", "protocol", "remove 0.parquet"].map(str::to_owned))
+        .chain(std::iter::repeat_n("txn".to_owned(), 8))
+        .collect();
+    assert_eq!(kinds(&due), expected);
+    // Another node has the same thought.
+    let mut other = open(&bucket).await.unwrap();
+    assert_eq!(other.due_checkpoint().await.unwrap(), Some(due.clone()));
+    table.store_checkpoint(&due, b"one".to_vec()).await.unwrap();
+    other
+        .store_checkpoint(&due, b"other".to_vec())
+        .await
+        .unwrap();
+    let mut third = open(&bucket).await.unwrap();
+    for table in [&mut table, &mut other, &mut third] {
+        assert_eq!(table.due_checkpoint().await.unwrap(), None);
+    }
+    let folder = "events/dft/_delta_log/";
+    let last = bucket.get(&format!("{folder}_last_checkpoint")).await;
+    let last: serde_json::Value = serde_json::from_slice(&last.unwrap().unwrap()).unwrap();
+    assert_eq!(last, json!({ "version": 10, "size": due.actions.len() }));
+    let stored = bucket
+        .get(&format!("{folder}{:020}.checkpoint.parquet", 10))
+        .await;
+    assert_eq!(stored.unwrap().unwrap(), "one");
+    // One that cannot be read is none.
+    bucket
+        .put(&format!("{folder}_last_checkpoint"), "{".into())
+        .await
+        .unwrap();
+    let mut fourth = open(&bucket).await.unwrap();
+    assert!(fourth.due_checkpoint().await.unwrap().is_some());
+}

@@ -10,6 +10,7 @@
 //! anybody removes it from a table, and each round of every node looks for it again.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use object_tier::{
     Addition, ColumnStatistics, DataFile, DeltaColumn, DeltaSchema, DeltaTable, DeltaType,
     FileStatistics, TierError, is_gone,
 };
-use row_formats::{Limit, PlainType, TableFacts};
+use row_formats::{Limit, PlainType, TableFacts, write_delta_checkpoint};
 use storage_core::{LabelFilter, StorageError, StorageFilter, StorageInfo};
 use storage_format::storage_file::StorageState;
 use storage_format::{Kind, StorageId};
@@ -40,6 +41,15 @@ enum PublishError {
     Events(#[from] EventsError),
     #[error(transparent)]
     Store(#[from] TierError),
+}
+
+/// Why a checkpoint was not made.
+#[derive(Debug, thiserror::Error)]
+enum CheckpointError {
+    #[error(transparent)]
+    Store(#[from] TierError),
+    #[error("its file cannot be written: {0}")]
+    File(#[from] io::Error),
 }
 
 /// Publishes storages, and removes deleted ones, until the server stops.
@@ -74,6 +84,7 @@ impl Tables {
     async fn round(&mut self, app: &Arc<AppState>, tier: &Tier) -> Result<(), TierError> {
         self.look(tier).await?;
         self.remove(app, tier).await?;
+        self.checkpoint().await;
         for info in wanted(app, tier) {
             let failed = self.failed.get(&info.id);
             let is_waiting = failed.is_some_and(|since| since.elapsed() < AGAIN_AFTER);
@@ -140,6 +151,15 @@ impl Tables {
             }
         }
         Ok(())
+    }
+
+    /// Makes the checkpoints that are due. Without one, readers read more commits.
+    async fn checkpoint(&mut self) {
+        for (kind, table) in &mut self.opened {
+            if let Err(error) = checkpoint(table).await {
+                tracing::warn!(%error, %kind, "the table has no new checkpoint; it is tried again");
+            }
+        }
     }
 
     /// Puts all events of a storage into the tables of their kinds that do not have it.
@@ -209,6 +229,23 @@ impl Tables {
         }
         Ok(())
     }
+}
+
+async fn checkpoint(table: &mut DeltaTable) -> Result<(), CheckpointError> {
+    let Some(checkpoint) = table.due_checkpoint().await? else {
+        return Ok(());
+    };
+    let made = tokio::task::spawn_blocking(move || {
+        let file = write_delta_checkpoint(&checkpoint.actions);
+        file.map(|file| (checkpoint, file))
+    });
+    let (checkpoint, file) = made.await.map_err(io::Error::other)??;
+    table.store_checkpoint(&checkpoint, file).await?;
+    tracing::debug!(
+        version = checkpoint.version,
+        "the table has a new checkpoint"
+    );
+    Ok(())
 }
 
 /// The storages whose events have to be in the tables: what was uploaded here and has the label.
