@@ -2,8 +2,11 @@
 //! format.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use harness::small_traces;
 
 use crate::queries::run;
@@ -52,6 +55,9 @@ fn make(folder: &Path) {
     );
     write("io", &bytes(2)[..1000]);
     write("io-empty", &bytes(2)[..IO_HEADER]);
+    write("cut.json.gz", &damaged_chrome(true));
+    write("odd.json.gz", &damaged_chrome(false));
+    fs::create_dir(folder.join("nothing")).unwrap();
     write("blocks", &bytes(3)[..1000]);
     ctf(folder, "none", &|name, bytes| {
         (name == "metadata").then_some(bytes)
@@ -59,6 +65,11 @@ fn make(folder: &Path) {
     ctf(folder, "more", &|name, bytes| {
         let more: &[u8] = if name == "chan_1" { b"x" } else { b"" };
         Some([&bytes, more].concat())
+    });
+    ctf(folder, "garbage", &|name, bytes| match name {
+        "metadata" => Some(bytes),
+        "chan_1" => Some(b"no packet".to_vec()),
+        _ => None,
     });
     let metadata = strange_metadata();
     ctf(folder, "lost", &|name, bytes| {
@@ -74,6 +85,21 @@ fn make(folder: &Path) {
         bytes.truncate(bytes.len() - if name == "chan_0" { 3_000 } else { 0 });
         Some(bytes)
     });
+}
+
+/// A compressed Chrome trace that is cut, or has other bytes in the middle.
+fn damaged_chrome(is_cut: bool) -> Vec<u8> {
+    let text = fs::read(&small_traces()[5]).unwrap();
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(&text).unwrap();
+    let mut bytes = gzip.finish().unwrap();
+    let half = bytes.len() / 2;
+    if is_cut {
+        bytes.truncate(half);
+    } else {
+        bytes[half..half + 64].fill(0xff);
+    }
+    bytes
 }
 
 const NO_FILES: &str = "there are no stream files";
@@ -140,6 +166,20 @@ const CASES: &[(&[&str], i32, &str)] = &[
     (&["query", "@blocks", "--count"], 1, TORN),
     (&["query", "@more"], 1, MORE),
     (&["query", "@none"], 1, ""),
+    (&["query", "@cut.json.gz", "--count"], 1, "cut.json.gz: "),
+    (&["query", "@odd.json.gz", "--count"], 1, "odd.json.gz: "),
+    (&["query", "@nothing", "--count"], 2, "no trace is in it"),
+    (&["decode", "@nothing"], 2, "no CTF trace is in it"),
+    (
+        &["decode", "@garbage", "--salvage"],
+        1,
+        "chan_1: packet at byte 0",
+    ),
+    (
+        &["decode", "@garbage", "--salvage", "-o", "counter"],
+        1,
+        "chan_1: packet at byte 0",
+    ),
 ];
 
 #[test]
@@ -158,4 +198,15 @@ fn commands_on_files_say_what_is_damaged() {
         assert_eq!(code, *expected, "{arguments:?}: {errors}");
         assert!(errors.contains(told), "{arguments:?}: {errors}");
     }
+}
+
+/// It is a stream file all the same.
+#[test]
+fn the_elements_of_a_file_without_a_packet_end_with_why() {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path());
+    let garbage = folder.path().join("garbage");
+    let (code, out, errors) = run(&["decode", "-o", "elements", garbage.to_str().unwrap()]);
+    assert_eq!((code, errors.as_str()), (1, ""), "{out}");
+    assert!(out.lines().count() > 0, "nothing is printed");
 }
