@@ -17,7 +17,7 @@ const IO_HEADER: usize = 38;
 const PACKETS: [usize; 2] = [16_384, 32_768];
 
 /// Files of a recorded CTF trace, each as `change` makes it.
-fn ctf(folder: &Path, name: &str, change: &dyn Fn(&str, Vec<u8>) -> Option<Vec<u8>>) {
+fn ctf(folder: &Path, name: &str, change: impl Fn(&str, Vec<u8>) -> Option<Vec<u8>>) {
     let folder = folder.join(name);
     fs::create_dir(&folder).unwrap();
     let recorded = small_traces()[0].clone();
@@ -59,20 +59,20 @@ fn make(folder: &Path) {
     write("odd.json.gz", &damaged_chrome(false));
     fs::create_dir(folder.join("nothing")).unwrap();
     write("blocks", &bytes(3)[..1000]);
-    ctf(folder, "none", &|name, bytes| {
+    ctf(folder, "none", |name, bytes| {
         (name == "metadata").then_some(bytes)
     });
-    ctf(folder, "more", &|name, bytes| {
+    ctf(folder, "more", |name, bytes| {
         let more: &[u8] = if name == "chan_1" { b"x" } else { b"" };
         Some([&bytes, more].concat())
     });
-    ctf(folder, "garbage", &|name, bytes| match name {
+    ctf(folder, "garbage", |name, bytes| match name {
         "metadata" => Some(bytes),
         "chan_1" => Some(b"no packet".to_vec()),
         _ => None,
     });
     let metadata = strange_metadata();
-    ctf(folder, "lost", &|name, bytes| {
+    ctf(folder, "lost", |name, bytes| {
         let [from, to] = PACKETS;
         Some(match name {
             "metadata" => metadata.clone(),
@@ -81,7 +81,7 @@ fn make(folder: &Path) {
         })
     });
     // The events are whole, the padding behind them is not.
-    ctf(folder, "cut", &|name, mut bytes| {
+    ctf(folder, "cut", |name, mut bytes| {
         bytes.truncate(bytes.len() - if name == "chan_0" { 3_000 } else { 0 });
         Some(bytes)
     });
