@@ -459,10 +459,9 @@ mod tests {
         let failed = Problem::new(StatusCode::CONFLICT, "storage_exists", "there");
         let failed = running.next().unwrap().end::<()>(None, Err(failed));
         assert!(failed.is_err());
-        assert_eq!(
-            jobs.get(ids[1]).unwrap().problem.unwrap()["code"],
-            "storage_exists"
-        );
+        let failed = jobs.get(ids[1]).unwrap();
+        assert_eq!(failed.state, JobState::Failed);
+        assert_eq!(failed.problem.unwrap()["code"], "storage_exists");
         drop(running);
         assert_eq!(jobs.get(ids[2]).unwrap().state, JobState::Cancelled);
         for _ in 0..ENDED_MAX {

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use harness::spans::{TestSpan, request, send_spans};
-use harness::{Agent, Server, Settings, run_tracehold, without};
+use harness::{Agent, Server, Settings, run_tracehold, small_traces, without};
 use serde_json::{Value, json};
 
+use crate::queries::push;
 use crate::recording::{record_now, saver, stop};
 
 fn run(server: &Server, arguments: &[&str]) -> Output {
@@ -387,6 +388,43 @@ fn spans_are_exported_as_json_lines_and_protobuf() {
         assert_eq!(outputs[0], outputs[1], "{arguments:?}");
         let expected = if arguments[0] == "query" { 1 } else { 3 };
         assert_eq!(outputs[0].lines().count(), expected, "{outputs:?}");
+    }
+}
+
+/// A request of spans that is none, and a damaged packet of a CTF trace.
+#[test]
+fn an_export_without_all_packets_is_incomplete() {
+    let (folder, server, mut api) = Server::fresh();
+    let storage = api.create_storage("traces");
+    Agent::register(&mut api, "a");
+    Agent::declare_stream(&mut api, "a", "spans", "otlp", "none");
+    Agent::new(&storage, "a", "spans").push(&mut api, 0, b"\xff\xff not a packet");
+    push(&server, &storage, &small_traces()[0], "4096");
+    api.finalize(&storage);
+    let packets = api.done("GET", &format!("/storages/{storage}/descriptors"), None);
+    let packets = packets["items"].as_array().unwrap();
+    let packet = packets.iter().find(|packet| packet["stream"] == "chan_1");
+    let packet = packet.unwrap_or_else(|| panic!("{packets:?}"));
+    let file = server.data().join("storages").join(&storage);
+    let file = file.join(packet["file"].as_str().unwrap());
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[usize::try_from(packet["offset"].as_u64().unwrap()).unwrap() + 9] ^= 0x40;
+    fs::write(&file, bytes).unwrap();
+    for (name, form) in [("spans", ["--otlp", "json"]), ("ctf", ["--format", "ctf"])] {
+        let to = folder.path().join(name).to_str().unwrap().to_owned();
+        let words = ["export", "--storage", &storage, form[0], form[1], &to];
+        let (found, code) = report(&server, &words);
+        assert_eq!(code, Some(1), "{form:?}: {found}");
+        let files = found["files"].as_array().unwrap();
+        let is_named = |file: &&Value| {
+            let stream = file["stream"].as_str().unwrap();
+            file["fidelity"] == "incomplete" && name.starts_with(&stream[..1])
+        };
+        assert_eq!(
+            files.iter().filter(is_named).count(),
+            1,
+            "{form:?}: {found}"
+        );
     }
 }
 

@@ -38,7 +38,7 @@ fn trace() -> String {
 }
 
 /// A storage with the trace.
-fn pushed(server: &Server, folder: &Path) -> String {
+pub(crate) fn pushed(server: &Server, folder: &Path) -> String {
     let path = folder.join("trace.pfw");
     fs::write(&path, trace()).unwrap();
     let storage = server.api().create_storage("trace");
@@ -149,6 +149,10 @@ fn check_client(source: &[&str], expression: &str, is_complete: bool) {
         };
         assert_eq!(errors.contains(whose), !is_complete, "{what}");
         assert!(!out.contains("summary"), "{what}");
+        if form == &["--count", "--json"] {
+            let document: Value = serde_json::from_str(&out).unwrap();
+            assert_eq!(document["skipped"].is_array(), !is_complete, "{what}");
+        }
         let (code, _, errors) = run(&[&arguments[..], &["--strict"]].concat());
         let refused = if source[0].starts_with("--server") {
             3

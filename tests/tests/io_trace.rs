@@ -280,10 +280,39 @@ fn a_trace_truncated_by_a_crash_is_read_to_its_last_packet() {
     let read = decoded(&exported);
     assert!(read.len() as u64 >= events, "{} of {events}", read.len());
     let complete = std::fs::read(exported.join("stream")).unwrap();
-    std::fs::write(exported.join("stream"), &complete[..complete.len() - 5]).unwrap();
     let stream = exported.join("stream").display().to_string();
+    // All of its packets are whole, but it was interrupted.
+    let output = run_tracehold(&["decode".to_owned(), stream.clone()]);
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("the trace has no end record"), "{told}");
+    std::fs::write(exported.join("stream"), &complete[..complete.len() - 5]).unwrap();
     let output = run_tracehold(&["decode".to_owned(), stream]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let lines = String::from_utf8(output.stdout).unwrap();
     assert_eq!(lines.lines().count(), read.len() - 1);
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_shown_as_failed() {
+    let (_folder, server, mut api) = Server::fresh();
+    let (code, out, err) = tracehold(&server, &["io-trace", "start", "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let started: Value = serde_json::from_str(&out).unwrap();
+    let storage = started["storage"].as_str().unwrap();
+    api.done("DELETE", &format!("/storages/{storage}"), None);
+    let mut waited = 0;
+    while show(&mut api)["state"] != "ended" {
+        std::thread::sleep(Duration::from_millis(50));
+        waited += 1;
+        assert!(waited < 1200, "the trace goes on");
+    }
+    let (code, out, _) = tracehold(&server, &["io-trace", "show"]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("there is no storage"), "{out}");
+    let other = api.create_storage("other");
+    let to = server.data().join("exported").display().to_string();
+    let (code, _, err) = tracehold(&server, &["io-trace", "export", &other, &to]);
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("contains no I/O trace of a server"), "{err}");
 }

@@ -20,6 +20,7 @@ mod compressed_files;
 mod configuration;
 mod copies;
 mod crashes;
+mod damaged_commands;
 mod damaged_files;
 mod damaged_storages;
 mod delta_table;

@@ -361,3 +361,47 @@ fn a_push_says_what_was_there_and_what_was_repaired() {
         "{lenient}"
     );
 }
+
+/// A folder that names another server than the command line.
+#[test]
+fn a_token_that_is_not_sent_to_the_server_of_a_folder_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let path = folder.path().join("trace.pfw");
+    write_trace(&path, 100);
+    let storage = server.api().create_storage("trace");
+    push(&server, &storage, &path, "4096");
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let mounted = folder.path().join("mount");
+    mount(&server, &storage, &mounted);
+    let (mounted, url) = (mounted.to_str().unwrap(), server.url());
+    let exported = folder.path().join("exported");
+    let other = "http://127.0.0.1:1";
+    for command in [
+        &["query", "--count", "--dir", mounted][..],
+        &["export", "--dir", mounted, exported.to_str().unwrap()],
+    ] {
+        for (server, is_told) in [(other, true), (&*url, false)] {
+            let words = ["--server", server, "--token", "of-another", "--force"];
+            let words = &words[..if command[0] == "export" { 5 } else { 4 }];
+            let (_, _, errors) = run(&[command, words].concat());
+            let told = "no token or certificate is sent to it";
+            assert_eq!(errors.contains(told), is_told, "{command:?}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn an_index_removes_what_killed_runs_left_beside_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, left) = (
+        folder.path().join("t.pfw"),
+        folder.path().join(".tracehold-a.idx.tmp"),
+    );
+    write_trace(&path, 100);
+    fs::write(&left, "").unwrap();
+    let (code, _, errors) = run(&["index", path.to_str().unwrap()]);
+    assert_eq!(code, 0, "{errors}");
+    assert!(!left.exists());
+}

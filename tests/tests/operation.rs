@@ -123,6 +123,19 @@ fn a_low_limit_of_open_files_is_not_the_end() {
     };
     let storage = api.create_storage("made");
     assert_eq!(api.state(&storage), "OPEN");
-    assert!(server.log().contains("connections_max"), "{}", server.log());
+    let told = "has no room for http.connections_max";
+    assert!(server.log().contains(told), "{}", server.log());
     drop(idle);
+}
+
+#[test]
+fn a_packet_that_can_take_most_of_the_memory_is_told() {
+    let told = "one packet can take more than half of the memory for packets";
+    for (half, is_told) in [(8 << 20, false), ((8 << 20) + 1, true)] {
+        let folder = tempfile::tempdir().unwrap();
+        let config =
+            format!("[ingest]\npacket_bytes_max = {half}\nin_flight_bytes_max = 16777216\n");
+        let server = Server::start(folder.path(), &Settings::with_config(&config));
+        assert_eq!(server.log().contains(told), is_told, "{}", server.log());
+    }
 }

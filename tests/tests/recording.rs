@@ -87,6 +87,12 @@ fn check_derived(server: &Server, storage: &str) {
         assert_eq!(groups, [1, 1, 1], "{out}");
         let (_, _, notes) = run(&[&["query"], source, &["--count", "--explain"]].concat());
         assert!(notes.contains("3 derived streams are omitted"), "{notes}");
+        let explained = ["--count", "--explain", "--json"];
+        let (_, _, told) = run(&[&["query"], source, &explained].concat());
+        let line = told.lines().find(|line| line.starts_with('{')).unwrap();
+        let document: Value = serde_json::from_str(line).unwrap();
+        let notes = document["notes"].to_string();
+        assert!(notes.contains("3 derived streams are omitted"), "{told}");
     };
     check(&stored);
     let copy = |more: &[&str]| {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{Read, Write as _};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use harness::{Connection, Request, Server, Settings, run_tracehold, without};
 use serde_json::Value;
+
+use crate::incomplete_results::pushed;
+use crate::queries::run;
 
 fn write_trace(path: &Path, lines: u64) {
     let mut text = String::new();
@@ -332,5 +335,67 @@ fn http_1_0_gets_what_a_long_result_lacks_in_its_head() {
     assert!(body.len() > 1_000_000, "{}", body.len());
     for field in ["tracehold-skipped: 1\r\n", "tracehold-skipped-reasons: ["] {
         assert!(head.contains(field), "{head}");
+    }
+}
+
+/// Passes bytes on, with others of the same length for a part of them.
+fn pass(mut from: TcpStream, mut to: TcpStream, part: &[u8], other: &[u8]) {
+    let mut buffer = [0; 64 << 10];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        let bytes = &mut buffer[..length];
+        for at in 0..length.saturating_sub(part.len()) {
+            if bytes[at..].starts_with(part) {
+                bytes[at..at + part.len()].copy_from_slice(other);
+            }
+        }
+        if to.write_all(bytes).is_err() {
+            break;
+        }
+    }
+    // Either end may be closed already.
+    let _closed = to.shutdown(std::net::Shutdown::Write);
+}
+
+/// The address of a proxy that requests no trailer, and hides a field of the header.
+fn proxy_without(server: &Server, field: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let upstream = server.url().trim_start_matches("http://").to_owned();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(&upstream).unwrap());
+            let ends = (client.try_clone().unwrap(), server.try_clone().unwrap());
+            std::thread::spawn(|| pass(ends.0, ends.1, b"te: trailers", b"tx: trailers"));
+            let hidden = field.replace('-', "x");
+            std::thread::spawn(move || pass(server, client, field.as_bytes(), hidden.as_bytes()));
+        }
+    });
+    format!("http://{address}")
+}
+
+#[test]
+fn what_a_proxy_hides_of_damage_is_told_by_what_it_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &Settings::default());
+    let storage = pushed(&server, folder.path());
+    let reasons = "cannot be read; the server skipped this data";
+    let number = "the server skipped 4 records that cannot be read";
+    for (hidden, form, told) in [
+        ("tracehold-skipped", &["--count"][..], reasons),
+        ("tracehold-skipped", &["--format", "ndjson"], reasons),
+        ("tracehold-skipped", &["--group-by", "name"], reasons),
+        ("tracehold-skipped-reasons", &["--format", "ndjson"], number),
+        ("tracehold-skipped-reasons", &["--format", "csv"], number),
+        (
+            "tracehold-skipped-reasons",
+            &["--format", "arrow", "--fields", "tid"],
+            number,
+        ),
+    ] {
+        let url = proxy_without(&server, hidden);
+        let source = ["query", "--server", &url, "--storage", &storage];
+        let (code, _, errors) = run(&[&source[..], form].concat());
+        assert_eq!(code, 1, "{hidden} {form:?}: {errors}");
+        assert!(errors.contains(told), "{hidden} {form:?}: {errors}");
     }
 }

@@ -53,6 +53,8 @@ pub(super) fn trim(
         }
         copier.element(&element, at, is_kept);
     }
+    // The padding of a packet at the end of a file may be cut off.
+    while reader.next_element()?.is_some() {}
     let Some(packet) = copier.finish()? else {
         return Ok(Trimmed::Whole);
     };

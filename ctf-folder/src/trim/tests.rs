@@ -167,3 +167,26 @@ fn without_a_window_all_files_are_the_same() {
         assert!(both[0] == both[1], "{name}");
     }
 }
+
+/// Its events are whole, but the packet ends behind the end of the file.
+#[test]
+fn a_packet_whose_padding_is_cut_off_is_no_whole_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut");
+    fs::create_dir(&cut).unwrap();
+    for (name, less) in [("metadata", 0), ("chan_0", 3_000), ("chan_1", 0)] {
+        let bytes = fs::read(recorded().join(name)).unwrap();
+        fs::write(cut.join(name), &bytes[..bytes.len() - less]).unwrap();
+    }
+    let (trace, target) = (
+        TraceFolder::salvage(&cut).unwrap(),
+        folder.path().join("of"),
+    );
+    let written = write_trimmed(&trace, TimeWindow::default(), OnFault::Skip, &target).unwrap();
+    assert!(trace.faults.is_empty(), "{:?}", trace.faults);
+    let faults: Vec<String> = written.faults.iter().map(ToString::to_string).collect();
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(faults[0].contains("chan_0: packet at byte 0"), "{faults:?}");
+    assert!(!target.join("chan_0").exists());
+    assert!(TraceFolder::open(&target).is_ok());
+}

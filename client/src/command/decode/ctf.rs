@@ -76,11 +76,7 @@ fn decode_to(
     if format == Format::CtfMetadata {
         return Ok(true);
     }
-    let has_files = |trace: &TraceFolder| !trace.streams.is_empty() || !trace.unread.is_empty();
-    let is_empty = !traces.iter().any(has_files);
-    if is_empty {
-        context.note("there are no stream files to decode");
-    }
+    let is_empty = has_no_files(context, &traces);
     for trace in &traces {
         for warning in &trace.warnings {
             let (path, at) = (trace.path.join("metadata"), warning.location);
@@ -88,7 +84,7 @@ fn decode_to(
         }
     }
     if format == Format::Elements {
-        return elements(output, &traces);
+        return Ok(elements(output, &traces)? && !is_empty);
     }
     if format == Format::Details {
         return Ok(details(context, output, &traces, selection)? && !is_empty);
@@ -202,6 +198,19 @@ fn messages(
         context.note(format!("tracehold: {fault}"));
     }
     Ok(is_whole)
+}
+
+/// Whether there is nothing to decode, which is said.
+pub(super) fn has_no_files<'t>(
+    context: &Context,
+    traces: impl IntoIterator<Item = &'t TraceFolder>,
+) -> bool {
+    let has_files = |trace: &TraceFolder| !trace.streams.is_empty() || !trace.unread.is_empty();
+    let is_empty = !traces.into_iter().any(has_files);
+    if is_empty {
+        context.note("there are no stream files to decode");
+    }
+    is_empty
 }
 
 /// The first instant of all packets.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use ctf_folder::write_trimmed;
 use query_engine::find_traces;
 
-use super::ctf::{first_instant, refused};
+use super::ctf::{first_instant, has_no_files, refused};
 use super::format::Format;
 use super::selection::Selection;
 use crate::command::context::counted;
@@ -54,7 +54,7 @@ pub(super) fn write(
         .iter()
         .filter_map(|(_, trace)| first_instant(std::slice::from_ref(trace)));
     let window = selection.window(begins.min())?;
-    let mut is_whole = true;
+    let mut is_whole = !has_no_files(context, traces.iter().map(|(_, trace)| trace));
     for ((_, trace), target) in traces.iter().zip(&targets) {
         let written = write_trimmed(trace, window, selection.on_fault(), target);
         let written = written.map_err(refused)?;
