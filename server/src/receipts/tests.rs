@@ -57,7 +57,8 @@ fn stored(number: u64, file: u64, offset: u64, size: u32) -> Option<Stored> {
         file: DataFileId(file),
         offset,
         size,
-        events: (size > 1 && number % 3 > 0).then_some(size - u32::from(number % 2 == 0)),
+        events: (size > 1 && !number.is_multiple_of(3))
+            .then(|| size - u32::from(number.is_multiple_of(2))),
     })
 }
 

@@ -27,12 +27,34 @@ pub(super) fn time_range(
     from: Option<&Instant>,
     to: Option<&Instant>,
 ) -> Result<TimeRange, Problem> {
-    recording::time_range(from, to).map_err(|error| malformed(error.to_string()))
+    let range = recording::time_range(from, to).map_err(|error| malformed(error.to_string()))?;
+    // The empty result would look like one of events that there are not.
+    match range {
+        (Some(from), Some(to)) if from > to => {
+            Err(malformed("from is after to; exchange them".to_owned()))
+        }
+        range => Ok(range),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use recording::Instant;
+
+    use super::{parse, time_range};
+
+    #[test]
+    fn a_range_does_not_end_before_it_begins() {
+        let [one, two] = [1, 2].map(Instant::Nanos);
+        assert!(time_range(Some(&two), Some(&one)).is_err());
+        for (from, to) in [
+            (Some(&one), Some(&one)),
+            (Some(&one), Some(&two)),
+            (None, Some(&one)),
+        ] {
+            assert!(time_range(from, to).is_ok());
+        }
+    }
 
     #[test]
     fn instants_are_integers_or_rfc_3339() {
