@@ -1,5 +1,5 @@
 //! A checkpoint of a Delta Lake table: its actions as a Parquet file with a column for each kind of
-//! action, as the protocol of the format describes it (github.com/delta-io/delta, `PROTOCOL.md`).
+//! action, as the protocol of the format describes it (github.com/delta-io/delta).
 
 use std::io;
 use std::sync::Arc;

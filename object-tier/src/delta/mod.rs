@@ -13,8 +13,8 @@
 //!
 //! See `docs/decisions/0224-events-of-storages-are-a-delta-lake-table.md` for types of columns.
 //! Writers read commits one by one from the first; checkpoints are written for readers. The table
-//! asks others not to clean its log up. If somebody did so none the less, it cannot be opened, which
-//! is said.
+//! asks others not to clean its log up. If somebody did so none the less, it cannot be opened,
+//! which is said.
 
 mod actions;
 mod checkpoint;

@@ -180,6 +180,7 @@ const ROOMS: &[Room] = &[
             "ctf",
             "object-tier",
             "query-language",
+            "row-formats",
             "storage-format",
             "trace-kinds",
         ],
