@@ -1,13 +1,14 @@
-//! Chunk indexes that were made while a storage was open are not used after its repair.
+//! Chunk indexes that were made while a storage was open are not used after its repair, and those
+//! that are damaged are found and made again.
 
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use harness::{Agent, Api, Server};
+use harness::{Agent, Api, Server, small_traces};
 use serde_json::json;
 
-use crate::queries::settings;
+use crate::queries::{push, settings, wait_for_indexes};
 use crate::repair::{DAMAGED, PACKETS, damage, pushed, record};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -59,4 +60,32 @@ fn queries_after_a_repair_find_what_is_there() {
     check_counts(&mut api, &storage, &counts, "repaired");
     api.finalize(&storage);
     check_counts(&mut api, &storage, &counts, "finalized");
+}
+
+#[test]
+fn a_verification_finds_a_damaged_index_which_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &settings());
+    let mut api = server.api();
+    let storage = api.create_storage("flipped");
+    push(&server, &storage, &small_traces()[1], "16384");
+    api.finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let path = format!("/storages/{storage}/verify");
+    let whole = api.done("POST", &path, None);
+    assert_eq!(whole["damage"], json!([]));
+    let files = api.files(&storage).into_iter();
+    let mut indexes = files.filter(|(_, role, _)| role == "chunk_index");
+    let (name, _, length) = indexes.next().unwrap();
+    let index = server.data().join("storages").join(&storage).join(&name);
+    let mut bytes = fs::read(&index).unwrap();
+    bytes[usize::try_from(length / 2).unwrap()] ^= 1;
+    fs::write(&index, bytes).unwrap();
+    let damaged = api.done("POST", &path, None);
+    assert_eq!(damaged["damage"][0]["file"], name, "{damaged}");
+    let begin = Instant::now();
+    while api.done("POST", &path, None) != whole {
+        assert!(begin.elapsed() < LIMIT, "{}", server.log());
+        sleep(Duration::from_millis(100));
+    }
 }

@@ -7,8 +7,9 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, Uri};
 use serde::{Deserialize, Serialize};
-use storage_core::{MissingPackets, RepairReport, StorageError, VerifyReport};
+use storage_core::{Damage, MissingPackets, RepairReport, StorageError, VerifyReport};
 use storage_format::StorageId;
+use storage_format::paths::{FileName, FileRole};
 use utoipa::{IntoParams, ToSchema};
 
 use super::jobs::{accepted, job_field};
@@ -206,6 +207,12 @@ pub(super) async fn verify(
     Ok(response)
 }
 
+/// Whether damage is in a chunk index, which is made again.
+fn is_of_index(damage: &Damage) -> bool {
+    let name = damage.file.parse::<FileName>();
+    name.is_ok_and(|name| name.role() == FileRole::ChunkIndex)
+}
+
 async fn run(
     app: &AppState,
     id: StorageId,
@@ -221,6 +228,9 @@ async fn run(
     let verified = match app.engine.reading().verify(id, job.progress()).await {
         Ok(report) if report.is_cancelled => Err(StorageError::Cancelled.into()),
         Ok(report) => {
+            if report.damage.iter().any(is_of_index) {
+                app.indexes.rebuild(id);
+            }
             if report.damage.is_empty() {
                 app.indexes.renew_those_of_damage(id);
                 app.event_files.renew_those_of_damage(id);

@@ -5,7 +5,7 @@ use std::{
     io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, OnceLock, Weak, atomic::Ordering},
 };
 
 use bytes::{Bytes, BytesMut};
@@ -19,7 +19,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard, mpsc};
 
 use super::{FileInfo, blocking::Blocking, registry::Registry};
 use crate::{
-    StorageError,
+    Damage, Progress, StorageError, VerifyReport,
     io::remove_file,
     io_thread::{IoThread, Piece},
     read::ReadFile,
@@ -316,6 +316,39 @@ impl DerivedFiles {
             });
         }
         Ok(listed)
+    }
+
+    /// Compares all derived files of a storage with the checksums in them, and adds what is damaged
+    /// to the report of its verification; blocks the thread.
+    pub(super) fn verify(
+        &self,
+        storage: &Storage,
+        progress: &Progress,
+        report: &mut VerifyReport,
+    ) -> Result<(), StorageError> {
+        for name in derived_names(&storage.folder)? {
+            if progress.is_cancelled.load(Ordering::Relaxed) {
+                report.is_cancelled = true;
+                break;
+            }
+            let found = derived_file(storage, &name, self);
+            let (offset, what) = match found {
+                Ok(found) => {
+                    let bytes = found.map_or(0, |found| found.length);
+                    report.files = report.files.saturating_add(1);
+                    report.bytes = report.bytes.saturating_add(bytes);
+                    continue;
+                }
+                Err(StorageError::Damaged { source, .. }) => (source.offset, source.to_string()),
+                Err(error) => (0, error.to_string()),
+            };
+            report.damage.push(Damage {
+                file: name.to_string(),
+                offset,
+                what,
+            });
+        }
+        Ok(())
     }
 
     fn sum(&self, path: &Path, file: &ReadFile) -> io::Result<(u64, u32)> {

@@ -430,9 +430,14 @@ impl Reading {
             Err(error) if error.is_loss() => Some(error),
             Err(error) => return Err(error),
         };
+        let derived = self.derived.clone();
         self.blocking
             .run(Cause::Verify, move || {
-                verify(&storage, &progress, unindexed)
+                let mut report = verify(&storage, &progress, unindexed)?;
+                if !report.is_cancelled {
+                    derived.verify(&storage, &progress, &mut report)?;
+                }
+                Ok(report)
             })
             .await
     }
