@@ -105,6 +105,12 @@ impl TraceFolder {
         }
     }
 
+    /// Whether its streams have no time in common: nothing is in their intersection.
+    pub fn is_disjoint(&self) -> bool {
+        let TimeWindow { from, to } = self.intersection();
+        from.zip(to).is_some_and(|(from, to)| from >= to)
+    }
+
     /// Adds the packets of `other`, a part of the same trace (such as a snapshot or a rotation of
     /// the same recording session), and removes those that are in both.
     ///

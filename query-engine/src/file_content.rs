@@ -81,7 +81,8 @@ fn is_ctf_metadata(found: &Recognized) -> bool {
 ///
 /// # Errors
 ///
-/// When a folder cannot be read, or there is no trace.
+/// When a folder cannot be read, there is no trace, or one has stream files and no metadata: it
+/// would be left out without a word.
 pub fn find_traces(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
     let mut found = Vec::new();
     search(path, 0, &mut found)?;
@@ -122,8 +123,17 @@ fn search(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), R
     let failed = |error| ReadError::fetch(folder.display().to_string(), error);
     let mut entries = listed.map_err(failed)?;
     entries.sort();
-    for entry in entries.iter().filter(|entry| entry.is_dir()) {
-        search(entry, depth + 1, found)?;
+    for entry in &entries {
+        if entry.is_dir() {
+            search(entry, depth + 1, found)?;
+        } else if entry.is_file() && recognize_file(entry)?.plain() == Some(Content::CtfPackets) {
+            return Err(ReadError::UnknownFile {
+                path: folder.to_owned(),
+                reason: "it has stream files of a CTF trace, but no file `metadata` with CTF \
+                         metadata"
+                    .to_owned(),
+            });
+        }
     }
     Ok(())
 }

@@ -87,6 +87,28 @@ fn make(folder: &Path) {
     });
 }
 
+/// Folders with a whole trace, and another one that is not recognized.
+fn make_folders(folder: &Path) {
+    let lines = fs::read(&small_traces()[1]).unwrap();
+    for name in ["two", "some"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    ctf(folder, "two/whole", |_, bytes| Some(bytes));
+    ctf(folder, "two/bare", |name, bytes| {
+        (name != "metadata").then_some(bytes)
+    });
+    fs::write(folder.join("some/whole.pfw.gz"), &lines).unwrap();
+    fs::write(folder.join("some/odd.pfw.gz"), &lines[1..]).unwrap();
+    fs::write(folder.join("some/README"), b"no trace").unwrap();
+    let frame = |id: u64| {
+        let line = format!("{{\"id\":{id},\"name\":\"r\",\"ph\":\"X\",\"ts\":1,\"dur\":2}}\n");
+        zstd::encode_all(line.as_bytes(), 1).unwrap()
+    };
+    let second = frame(2);
+    let cut = [&frame(1), &second[..second.len() / 2]].concat();
+    fs::write(folder.join("cut.pfw.zst"), cut).unwrap();
+}
+
 /// A compressed Chrome trace that is cut, or has other bytes in the middle.
 fn damaged_chrome(is_cut: bool) -> Vec<u8> {
     let text = fs::read(&small_traces()[5]).unwrap();
@@ -117,6 +139,23 @@ const CASES: &[(&[&str], i32, &str)] = &[
     (&["index", "@blocks"], 1, TORN),
     (&["decode", "@empty"], 1, "an empty file"),
     (&["decode", "@broken.pfw"], 1, "1 record cannot be read"),
+    (&["decode", "@cut.pfw.zst"], 1, "cannot be decompressed"),
+    (
+        &["decode", "@cut.pfw.zst", "-o", "counter"],
+        1,
+        "cannot be decompressed",
+    ),
+    (&["query", "@cut.pfw.zst"], 1, "cannot be decompressed"),
+    (&["decode", "@two"], 2, "no file `metadata`"),
+    (
+        &["decode", "@two", "-o", "counter"],
+        2,
+        "no file `metadata`",
+    ),
+    (&["query", "@two"], 2, "the file `metadata`"),
+    (&["query", "@some", "--count"], 2, "odd.pfw.gz"),
+    (&["index", "@some"], 2, "odd.pfw.gz"),
+    (&["fields", "@some"], 2, "odd.pfw.gz"),
     (&["decode", "@io"], 1, TORN),
     (&["decode", "@io", "-o", "ndjson"], 1, TORN),
     (&["decode", "@blocks"], 1, TORN),
@@ -186,6 +225,7 @@ const CASES: &[(&[&str], i32, &str)] = &[
 fn commands_on_files_say_what_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
     make(folder.path());
+    make_folders(folder.path());
     let path = |name: &str| -> PathBuf { folder.path().join(name) };
     for (arguments, expected, told) in CASES {
         let words = arguments.iter().map(|word| match word.strip_prefix('@') {

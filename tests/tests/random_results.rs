@@ -393,10 +393,15 @@ fn sort_groups(groups: &mut [Group<'_>], has_interval: bool, has_bucket: bool) {
     groups.sort_by(|(a, rows_a), (b, rows_b)| {
         let last = a.len().wrapping_sub(1);
         let is_bucket = |at: &usize| (has_interval && *at == 0) || (has_bucket && *at == last);
-        // Texts that spell the same number are different groups.
+        // Texts that spell the same number are different groups, and come before numbers; those
+        // without a fraction come before the others, and zero before minus zero.
         let spelling = |value: &Option<Value>| match value {
-            Some(Value::String(text)) => (text.len(), text.clone()),
-            _ => (0, String::new()),
+            Some(Value::String(text)) => (0, text.len(), text.clone()),
+            Some(Value::Number(number)) if number.is_f64() => {
+                let is_negative = number.as_f64().is_some_and(f64::is_sign_negative);
+                (2, usize::from(is_negative), String::new())
+            }
+            _ => (1, 0, String::new()),
         };
         let at = |at: usize| {
             let order = in_order(a[at].as_ref(), b[at].as_ref(), false);

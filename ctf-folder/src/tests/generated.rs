@@ -275,6 +275,18 @@ fn streams_of_several_files_have_an_intersection() {
     }
 }
 
+#[test]
+fn streams_without_a_common_time_are_disjoint() {
+    let packets = three();
+    for (second, expected) in [(&packets[2..], true), (&packets[..], false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let files = [("a", stream(1, &packets[..1])), ("b", stream(2, second))];
+        write(folder.path(), "", &files);
+        let traces = open(folder.path());
+        assert_eq!(traces[0].is_disjoint(), expected);
+    }
+}
+
 fn compare_intersection(path: &Path, text: &[u8]) {
     let mut program = std::process::Command::new("babeltrace2");
     let run = program

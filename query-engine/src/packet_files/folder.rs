@@ -34,7 +34,8 @@ pub(crate) struct StreamPart {
 pub(crate) struct FolderContents {
     /// Folders of CTF traces.
     pub(crate) traces: Vec<PathBuf>,
-    /// Other files that are traces. Hidden files and files of unknown content are none.
+    /// Other files that are traces. Hidden files and files of unknown content are none, but one
+    /// that DFTracer named is an error.
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -76,12 +77,26 @@ impl FolderContents {
             let metadata = fs::symlink_metadata(&path).map_err(failed)?;
             if metadata.is_dir() {
                 self.search(&path, depth + 1)?;
-            } else if path.is_file() && recognize_file(&path)?.kind().is_some() {
-                self.files.push(path);
+            } else if path.is_file() {
+                let found = recognize_file(&path)?;
+                if found.kind().is_some() {
+                    self.files.push(path);
+                } else if is_named_as_trace(&path) && found.content != Content::Empty {
+                    // Its events would be missing without a word.
+                    return Err(ReadError::NotATrace { path, found });
+                }
             }
         }
         Ok(())
     }
+}
+
+/// Whether a file has a name that DFTracer gives.
+fn is_named_as_trace(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    [".pfw", ".pfw.gz", ".pfw.zst"]
+        .iter()
+        .any(|ending| name.ends_with(ending.as_bytes()))
 }
 
 /// Opens a trace; each stream file is a source.

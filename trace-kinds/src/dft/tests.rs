@@ -214,7 +214,7 @@ fn lines_in_another_layout_are_parsed() {
          {\"args\":{\"name\":\"inner\",\"epoch\":1},\"name\":\"outer\",\"ret\":5,\"epoch\":9}\n\
          {\"ts\":18446744073709551615,\"dur\":-5,\"args\":7}\n",
         expect![[r#"
-            name="a \"b\"" ts=1500.0 args.ret=true | name="a \"b\"" ts=1500.0 ph="C" args.ret=true
+            name="a \"b\"" ts=1500 args.ret=true | name="a \"b\"" ts=1500 ph="C" args.ret=true
             name="a" cat="b" pid=1 tid=2 ts=3000 dur=4000 args.a.b=7 | id=3 name="a" cat="b" pid=1 tid=2 ts=3000 dur=4000 ph="X" args.a.b=7 args.a.c="[1,2]"
             name="outer" args.ret=5 args.epoch=1 | name="outer" args.ret=5 args.epoch=1 args.name="inner"
             ts=1.8446744073709552e22 dur=-5000 | ts=1.8446744073709552e22 dur=-5000 args=7

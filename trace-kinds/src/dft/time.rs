@@ -67,7 +67,7 @@ impl TimeUnit {
                 Some(scaled) => Value::Int(scaled),
                 None => Value::Float(value as f64 * factor as f64),
             }),
-            Scalar::Float(value) => Some(Value::Float(value * factor as f64)),
+            Scalar::Float(value) => Some(scale_fraction(value, factor)),
             // The oldest dialect writes every number in quotes.
             Scalar::Str(text) => match Number::parse(text)? {
                 Number::Int(value) => match (u64::try_from(value), i64::try_from(value)) {
@@ -75,12 +75,38 @@ impl TimeUnit {
                     (_, Ok(value)) => self.scale_other(Scalar::Int(value)),
                     _ => Some(Value::Float(value as f64 * factor as f64)),
                 },
-                Number::Float(value) => Some(Value::Float(value * factor as f64)),
+                Number::Float(value) => Some(scale_fraction(value, factor)),
             },
             Scalar::UInt(_) | Scalar::True | Scalar::False | Scalar::Null | Scalar::Nested(_) => {
                 None
             }
         }
+    }
+}
+
+/// A time with a fraction in whole nanoseconds, the nearest. A product of fractions would have less
+/// digits than the time: a fraction of the size of a time since 1970 in nanoseconds is a multiple of
+/// 256.
+fn scale_fraction(value: f64, factor: u64) -> Value<'static> {
+    let scaled = value * factor as f64;
+    if scaled.abs() >= 9.2e18 || scaled.is_nan() {
+        return Value::Float(scaled);
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the product fits in 64 bits"
+    )]
+    let (whole, part) = (
+        value.trunc() as i64,
+        (value.fract() * factor as f64).round() as i64,
+    );
+    let whole = whole.checked_mul(factor.cast_signed());
+    match whole.and_then(|whole| whole.checked_add(part)) {
+        Some(exact) => match u64::try_from(exact) {
+            Ok(exact) => Value::Uint(exact),
+            Err(_) => Value::Int(exact),
+        },
+        None => Value::Float(scaled),
     }
 }
 
@@ -93,5 +119,40 @@ pub(super) fn instant(time: Value<'_>) -> Option<i64> {
         #[expect(clippy::cast_possible_truncation, reason = "its integer part fits")]
         Value::Float(value) if value.abs() < 9.2e18 => Some(value as i64),
         Value::Float(_) | Value::Str(_) | Value::Bool(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_of_times_are_whole_nanoseconds() {
+        let (us, s) = (TimeUnit::Microsecond, TimeUnit::Second);
+        let cases = [
+            (
+                us,
+                1_700_000_000_001_339.5,
+                Value::Uint(1_700_000_000_001_339_500),
+            ),
+            (
+                us,
+                1_700_000_000_001_341.25,
+                Value::Uint(1_700_000_000_001_341_250),
+            ),
+            (us, 123.456, Value::Uint(123_456)),
+            (us, -1.5, Value::Int(-1_500)),
+            (us, 0.0004, Value::Uint(0)),
+            (s, 1_700_000_000.25, Value::Uint(1_700_000_000_250_000_000)),
+            (us, 1.7e15, Value::Uint(1_700_000_000_000_000_000)),
+            (us, 1e16, Value::Float(1e19)),
+            (us, -1e300, Value::Float(-1e303)),
+        ];
+        for (unit, time, expected) in cases {
+            assert_eq!(unit.scale(Scalar::Float(time)), Some(expected), "{time}");
+            let text = format!("{time:?}");
+            let quoted = Scalar::Str(text.as_bytes());
+            assert_eq!(unit.scale(quoted), Some(expected), "{text}");
+        }
     }
 }

@@ -76,7 +76,14 @@ fn decode_to(
     if format == Format::CtfMetadata {
         return Ok(true);
     }
-    let is_empty = has_no_files(context, &traces);
+    let mut is_empty = has_no_files(context, &traces);
+    if selection.babeltrace.stream_intersection {
+        for trace in traces.iter().filter(|trace| trace.is_disjoint()) {
+            let path = trace.path.display();
+            context.note(format!("{path}: its streams have no time in common"));
+            is_empty = true;
+        }
+    }
     for trace in &traces {
         for warning in &trace.warnings {
             let (path, at) = (trace.path.join("metadata"), warning.location);

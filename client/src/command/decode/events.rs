@@ -1,5 +1,6 @@
 //! Prints DFTracer files, Chrome traces and files of OpenTelemetry spans, in the order of the file.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -40,8 +41,18 @@ pub(super) fn decode(
         .check((window.from, window.to), units)?;
     let mut printer = Printer::new(format, window);
     let mut scratch = Scratch::default();
-    let (mut broken, mut is_complete) = (0, true);
+    let (mut broken, mut told) = (0, BTreeSet::new());
+    let mut tell = |fault: String| {
+        if told.insert(fault.clone()) {
+            context.note(fault);
+        }
+    };
+    let mut is_complete = true;
     for source in &sources {
+        // Of a copy that lacks the rest of its file, or by an index.
+        let known = source.faults();
+        is_complete &= known.is_empty();
+        known.into_iter().for_each(&mut tell);
         for task in source.tasks(None) {
             let mut failed = None::<io::Error>;
             let read = source.read(&task, &printer.table.clone(), &mut scratch, &mut |event| {
@@ -62,9 +73,7 @@ pub(super) fn decode(
             printer.write(context)?;
             broken += counters.decoded.broken;
             is_complete &= counters.faults.is_empty();
-            for fault in counters.faults {
-                context.note(fault);
-            }
+            counters.faults.into_iter().for_each(&mut tell);
         }
     }
     if format == Format::Counter {
