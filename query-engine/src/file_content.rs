@@ -82,7 +82,7 @@ fn is_ctf_metadata(found: &Recognized) -> bool {
 /// # Errors
 ///
 /// When a folder cannot be read, there is no trace, or one has stream files and no metadata: it
-/// would be left out without a word.
+/// would be skipped without a word.
 pub fn find_traces(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
     let mut found = Vec::new();
     search(path, 0, &mut found)?;

@@ -84,9 +84,8 @@ impl TimeUnit {
     }
 }
 
-/// A time with a fraction in whole nanoseconds, the nearest. A product of fractions would have less
-/// digits than the time: a fraction of the size of a time since 1970 in nanoseconds is a multiple of
-/// 256.
+/// A time with a fraction in whole nanoseconds, the nearest. A product of floats would have fewer
+/// digits than the time: nanoseconds since 1970 are multiples of 256 there.
 fn scale_fraction(value: f64, factor: u64) -> Value<'static> {
     let scaled = value * factor as f64;
     if scaled.abs() >= 9.2e18 || scaled.is_nan() {
