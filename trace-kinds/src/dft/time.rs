@@ -84,21 +84,23 @@ impl TimeUnit {
     }
 }
 
-/// A time with a fraction in whole nanoseconds, the nearest. A product of floats would have fewer
-/// digits than the time: nanoseconds since 1970 are multiples of 256 there.
+/// A time with a fraction, which is a number of whole nanoseconds if it can be one: a product of
+/// floats would have fewer digits than the time, since nanoseconds since 1970 are multiples of 256
+/// there.
 fn scale_fraction(value: f64, factor: u64) -> Value<'static> {
     let scaled = value * factor as f64;
-    if scaled.abs() >= 9.2e18 || scaled.is_nan() {
+    let part = value.fract() * factor as f64;
+    // What the float may lack of the number that was written.
+    let unknown = value.abs() * f64::EPSILON * factor as f64;
+    let is_whole = (part - part.round()).abs() <= unknown;
+    if !is_whole || scaled.abs() >= 9.2e18 {
         return Value::Float(scaled);
     }
     #[expect(
         clippy::cast_possible_truncation,
         reason = "the product fits in 64 bits"
     )]
-    let (whole, part) = (
-        value.trunc() as i64,
-        (value.fract() * factor as f64).round() as i64,
-    );
+    let (whole, part) = (value.trunc() as i64, part.round() as i64);
     let whole = whole.checked_mul(factor.cast_signed());
     match whole.and_then(|whole| whole.checked_add(part)) {
         Some(exact) => match u64::try_from(exact) {
@@ -137,7 +139,7 @@ mod tests {
             (us, 1_700_000_000_341.25, Value::Uint(1_700_000_000_341_250)),
             (us, 123.456, Value::Uint(123_456)),
             (us, -1.5, Value::Int(-1_500)),
-            (us, 0.0004, Value::Uint(0)),
+            (us, 0.0004, Value::Float(0.4)),
             (s, 1_700_000_000.25, Value::Uint(1_700_000_000_250_000_000)),
             (us, 1.7e15, Value::Uint(1_700_000_000_000_000_000)),
             (us, 1e16, Value::Float(1e19)),
