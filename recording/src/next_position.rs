@@ -68,15 +68,17 @@ impl Unacknowledged {
                 self.waiting.remove(&position);
             }
         }
-        let (from, until) = self.abandoned.unwrap_or((position, position));
-        // The packets of an older epoch do not come again.
-        let is_older = from.epoch < position.epoch;
-        let (from, until) = match (is_acknowledged, is_older) {
-            (true, false) if position == from => (position.next(), until),
-            (true, false) => (from, until),
-            (true, true) => (position, position),
-            (false, true) => (position, position.next()),
-            (false, false) => (from.min(position), until.max(position.next())),
+        let nothing = (position, position);
+        let (from, until) = match self.abandoned.unwrap_or(nothing) {
+            // The packets of an older epoch do not come again.
+            (from, _) if from.epoch < position.epoch => nothing,
+            (from, _) if from.epoch > position.epoch => return,
+            abandoned => abandoned,
+        };
+        let (from, until) = match is_acknowledged {
+            true if position == from => (position.next(), until),
+            true => (from, until),
+            false => (from.min(position), until.max(position.next())),
         };
         self.abandoned = (from < until).then_some((from, until));
     }
@@ -208,6 +210,8 @@ mod tests {
             let mut unacknowledged = Unacknowledged::default();
             unacknowledged.end(StreamPosition::new(1, 7), false);
             unacknowledged.end(StreamPosition::new(2, 0), is_acknowledged);
+            // Of one that is older still, nothing is expected either.
+            unacknowledged.end(StreamPosition::new(1, 9), false);
             let first = unacknowledged.first(2).map(|position| position.sequence);
             assert_eq!(first, (!is_acknowledged).then_some(0));
         }

@@ -87,7 +87,7 @@ fn make(folder: &Path) {
     });
 }
 
-/// Folders with a whole trace, and another one that is not recognized.
+/// Folders with a whole trace, and one that cannot be recognized.
 fn make_folders(folder: &Path) {
     let lines = fs::read(&small_traces()[1]).unwrap();
     for name in ["two", "some"] {
@@ -153,9 +153,9 @@ const CASES: &[(&[&str], i32, &str)] = &[
         "no file `metadata`",
     ),
     (&["query", "@two"], 2, "the file `metadata`"),
-    (&["query", "@some", "--count"], 2, "odd.pfw.gz"),
-    (&["index", "@some"], 2, "odd.pfw.gz"),
-    (&["fields", "@some"], 2, "odd.pfw.gz"),
+    (&["query", "@some", "--count"], 1, "odd.pfw.gz"),
+    (&["index", "@some"], 1, "odd.pfw.gz"),
+    (&["fields", "@some"], 1, "odd.pfw.gz"),
     (&["decode", "@io"], 1, TORN),
     (&["decode", "@io", "-o", "ndjson"], 1, TORN),
     (&["decode", "@blocks"], 1, TORN),

@@ -55,12 +55,14 @@ pub fn index_files(path: &Path) -> Result<Vec<IndexFile>, ReadError> {
         path,
         packets: Some(input),
     };
+    let mut damaged = Vec::new();
     let is_folder = path.is_dir();
     let single = if is_folder {
         let contents = FolderContents::of(path)?;
         for trace in contents.traces {
             files.extend(inputs_of_trace(&trace)?.into_iter().map(of_packets));
         }
+        damaged = contents.damaged;
         contents.files
     } else {
         vec![path.to_owned()]
@@ -78,6 +80,11 @@ pub fn index_files(path: &Path) -> Result<Vec<IndexFile>, ReadError> {
             },
         }
     }
+    let of_lines = |path| IndexFile {
+        path,
+        packets: None,
+    };
+    files.extend(damaged.into_iter().map(of_lines));
     Ok(files)
 }
 

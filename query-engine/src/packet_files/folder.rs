@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chunk_index::{PacketRange, TraceStamp};
 use ctf_folder::FolderParts;
 use storage_format::Kind;
-use trace_kinds::{Content, StreamContext};
+use trace_kinds::{Content, Recognized, StreamContext};
 
 use super::choose;
 use super::packet_file::PacketFile;
@@ -34,9 +34,11 @@ pub(crate) struct StreamPart {
 pub(crate) struct FolderContents {
     /// Folders of CTF traces.
     pub(crate) traces: Vec<PathBuf>,
-    /// Other files that are traces. Hidden files and files of unknown content are none, but one
-    /// that DFTracer named is an error.
+    /// Other files that are traces. Hidden files and files of unknown content are none.
     pub(crate) files: Vec<PathBuf>,
+    /// Files of unknown content that DFTracer named: reading them as its lines tells what is broken.
+    /// A process that was killed leaves such files.
+    pub(crate) damaged: Vec<PathBuf>,
 }
 
 impl FolderContents {
@@ -46,7 +48,8 @@ impl FolderContents {
     pub(crate) fn of(path: &Path) -> Result<FolderContents, ReadError> {
         let mut found = FolderContents::default();
         found.search(path, 0)?;
-        if found.traces.is_empty() && found.files.is_empty() {
+        let is_empty = found.traces.is_empty() && found.files.is_empty();
+        if is_empty && found.damaged.is_empty() {
             return Err(ReadError::UnknownFile {
                 path: path.to_owned(),
                 reason: "no trace is in it or below it".to_owned(),
@@ -81,9 +84,8 @@ impl FolderContents {
                 let found = recognize_file(&path)?;
                 if found.kind().is_some() {
                     self.files.push(path);
-                } else if is_named_as_trace(&path) && found.content != Content::Empty {
-                    // Its events would be missing without a word.
-                    return Err(ReadError::NotATrace { path, found });
+                } else if is_named_as_lines(&path, found) {
+                    self.damaged.push(path);
                 }
             }
         }
@@ -91,12 +93,13 @@ impl FolderContents {
     }
 }
 
-/// Whether a file has a name that DFTracer gives.
-fn is_named_as_trace(path: &Path) -> bool {
+/// Whether a file that is not recognized has a name that DFTracer gives.
+fn is_named_as_lines(path: &Path, found: Recognized) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    [".pfw", ".pfw.gz", ".pfw.zst"]
+    let is_named = [".pfw", ".pfw.gz", ".pfw.zst"]
         .iter()
-        .any(|ending| name.ends_with(ending.as_bytes()))
+        .any(|ending| name.ends_with(ending.as_bytes()));
+    is_named && found.content != Content::Empty
 }
 
 /// Opens a trace; each stream file is a source.

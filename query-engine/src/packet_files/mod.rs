@@ -94,7 +94,7 @@ pub fn open_paths(
 ) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
     let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
     let mut lines = Vec::new();
-    let mut files = Vec::new();
+    let (mut files, mut damaged) = (Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
             let contents = FolderContents::of(path)?;
@@ -102,6 +102,7 @@ pub fn open_paths(
                 folder::open(&trace, use_sidecars, &mut sources)?;
             }
             files.extend(contents.files);
+            damaged.extend(contents.damaged);
         } else {
             files.push(path.clone());
         }
@@ -133,6 +134,9 @@ pub fn open_paths(
             }
             InputFormat::DftLines => lines.push(DftFile::open(&path, use_sidecars)?),
         }
+    }
+    for path in damaged {
+        lines.push(DftFile::open(&path, use_sidecars)?);
     }
     if !lines.is_empty() {
         sources.extend(DftSet::of(lines).sources_for(request, fields)?);

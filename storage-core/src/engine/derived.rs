@@ -333,10 +333,11 @@ impl DerivedFiles {
             }
             let found = derived_file(storage, &name, self);
             let (offset, what) = match found {
-                Ok(found) => {
-                    let bytes = found.map_or(0, |found| found.length);
+                // It was replaced or removed meanwhile.
+                Ok(None) => continue,
+                Ok(Some(found)) => {
                     report.files = report.files.saturating_add(1);
-                    report.bytes = report.bytes.saturating_add(bytes);
+                    report.bytes = report.bytes.saturating_add(found.length);
                     continue;
                 }
                 Err(StorageError::Damaged { source, .. }) => (source.offset, source.to_string()),
