@@ -67,25 +67,35 @@ fn a_verification_finds_a_damaged_index_which_is_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(folder.path(), &settings());
     let mut api = server.api();
-    let storage = api.create_storage("flipped");
-    push(&server, &storage, &small_traces()[1], "16384");
-    api.finalize(&storage);
-    wait_for_indexes(&server, &storage);
-    let path = format!("/storages/{storage}/verify");
-    let whole = api.done("POST", &path, None);
-    assert_eq!(whole["damage"], json!([]));
-    let files = api.files(&storage).into_iter();
-    let mut indexes = files.filter(|(_, role, _)| role == "chunk_index");
-    let (name, _, length) = indexes.next().unwrap();
-    let index = server.data().join("storages").join(&storage).join(&name);
-    let mut bytes = fs::read(&index).unwrap();
-    bytes[usize::try_from(length / 2).unwrap()] ^= 1;
-    fs::write(&index, bytes).unwrap();
-    let damaged = api.done("POST", &path, None);
-    assert_eq!(damaged["damage"][0]["file"], name, "{damaged}");
-    let begin = Instant::now();
-    while api.done("POST", &path, None) != whole {
-        assert!(begin.elapsed() < LIMIT, "{}", server.log());
-        sleep(Duration::from_millis(100));
+    for is_final in [false, true] {
+        let storage = api.create_storage("flipped");
+        push(&server, &storage, &small_traces()[1], "16384");
+        wait_for_index(&server, &storage);
+        if is_final {
+            api.finalize(&storage);
+            wait_for_indexes(&server, &storage);
+        }
+        let path = format!("/storages/{storage}/verify");
+        let whole = api.done("POST", &path, None);
+        assert_eq!(whole["damage"], json!([]));
+        let folder = server.data().join("storages").join(&storage);
+        let names = fs::read_dir(&folder).unwrap();
+        let mut names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let name = names.find(|name| name.ends_with("idx") && !name.ends_with(".pidx"));
+        let index = folder.join(name.as_deref().unwrap());
+        let mut bytes = fs::read(&index).unwrap();
+        let half = bytes.len() / 2;
+        bytes[half] ^= 1;
+        fs::write(&index, bytes).unwrap();
+        let damaged = api.done("POST", &path, None);
+        let damage = &damaged["damage"][0];
+        assert_eq!(damage["file"], name.unwrap(), "{damaged}");
+        let what = damage["what"].as_str().unwrap();
+        assert!(what.ends_with("it is made again"), "{what}");
+        let begin = Instant::now();
+        while api.done("POST", &path, None) != whole {
+            assert!(begin.elapsed() < LIMIT, "{is_final}: {}", server.log());
+            sleep(Duration::from_millis(100));
+        }
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use storage_core::{Damage, MissingPackets, RepairReport, StorageError, VerifyReport};
 use storage_format::StorageId;
 use storage_format::paths::{FileName, FileRole};
+use storage_format::storage_file::StorageState;
 use utoipa::{IntoParams, ToSchema};
 
 use super::jobs::{accepted, job_field};
@@ -207,10 +208,43 @@ pub(super) async fn verify(
     Ok(response)
 }
 
-/// Whether damage is in a chunk index, which is made again.
-fn is_of_index(damage: &Damage) -> bool {
-    let name = damage.file.parse::<FileName>();
-    name.is_ok_and(|name| name.role() == FileRole::ChunkIndex)
+/// Has damaged chunk indexes made again, and says what damage of derived files means.
+async fn renew_derived(app: &AppState, id: StorageId, damage: &mut [Damage]) {
+    let mut indexes = Vec::new();
+    for damage in damage {
+        let Ok(name) = damage.file.parse::<FileName>() else {
+            continue;
+        };
+        match name.role() {
+            FileRole::ChunkIndex => {
+                let more = "; queries read the packets instead, and it is made again";
+                damage.what.push_str(more);
+                indexes.push(name);
+            }
+            FileRole::Provenance => {
+                let more = "; the packets are whole, but exports cannot compare their files with \
+                            what was pushed";
+                damage.what.push_str(more);
+            }
+            _ => {}
+        }
+    }
+    if indexes.is_empty() {
+        return;
+    }
+    let state = app.engine.storages().get(id).map(|info| info.state);
+    if state.is_ok_and(|state| state == StorageState::Finalized) {
+        app.indexes.rebuild(id);
+    } else {
+        // As if there were none yet.
+        for name in indexes {
+            if let Err(error) = app.engine.derived_files().remove(id, name).await {
+                tracing::warn!(%error, storage = %id, "a damaged chunk index stays");
+            }
+        }
+        app.open_files.close(id);
+        app.indexes.check(id);
+    }
 }
 
 async fn run(
@@ -227,10 +261,8 @@ async fn run(
     }
     let verified = match app.engine.reading().verify(id, job.progress()).await {
         Ok(report) if report.is_cancelled => Err(StorageError::Cancelled.into()),
-        Ok(report) => {
-            if report.damage.iter().any(is_of_index) {
-                app.indexes.rebuild(id);
-            }
+        Ok(mut report) => {
+            renew_derived(app, id, &mut report.damage).await;
             if report.damage.is_empty() {
                 app.indexes.renew_those_of_damage(id);
                 app.event_files.renew_those_of_damage(id);

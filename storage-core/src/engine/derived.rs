@@ -340,7 +340,10 @@ impl DerivedFiles {
                     report.bytes = report.bytes.saturating_add(found.length);
                     continue;
                 }
-                Err(StorageError::Damaged { source, .. }) => (source.offset, source.to_string()),
+                Err(StorageError::Damaged { source, .. }) => {
+                    let what = "it does not match the checksums in it";
+                    (source.offset, what.to_owned())
+                }
                 Err(error) => (0, error.to_string()),
             };
             report.damage.push(Damage {
