@@ -36,8 +36,8 @@ pub(crate) struct FolderContents {
     pub(crate) traces: Vec<PathBuf>,
     /// Other files that are traces. Hidden files and files of unknown content are none.
     pub(crate) files: Vec<PathBuf>,
-    /// Files of unknown content that DFTracer named: reading them as its lines tells what is broken.
-    /// A process that was killed leaves such files.
+    /// Files of unknown content that DFTracer named: reading them as its lines tells what is
+    /// broken. A process that was killed leaves such files.
     pub(crate) damaged: Vec<PathBuf>,
 }
 
