@@ -96,7 +96,14 @@ impl Durations {
 
     /// The mean; `None` without durations.
     pub fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+        (self.count > 0).then(|| {
+            let (sum, count) = (self.sum as f64, self.count as f64);
+            let quotient = sum / count;
+            // What the conversion and the division left over.
+            #[expect(clippy::cast_possible_truncation, reason = "it was an integer")]
+            let lost = self.sum.saturating_sub(sum as i128) as f64;
+            quotient + (quotient.mul_add(-count, sum) + lost) / count
+        })
     }
 
     /// The duration that the share `quantile` (0 to 1) of them does not exceed, within the error of

@@ -90,11 +90,13 @@ pub enum QueryErrorKind {
     /// A bare number for `ts` or `dur` while kinds with different units are read.
     #[error(
         "the traces read here have different units of time, expected a unit: \
-         write {field} with a duration such as 10ms, or a date"
+         write {field} with {expected}"
     )]
     AmbiguousUnit {
         /// `ts` or `dur`.
         field: String,
+        /// A literal with a unit.
+        expected: &'static str,
     },
     /// Too many levels of parentheses and `not`.
     #[error("nested deeper than {QUERY_DEPTH_MAX} levels, expected a flatter expression")]

@@ -243,7 +243,11 @@ impl<'a> Lexer<'a> {
         });
         let value =
             value.ok_or_else(|| self.error(start..end, QueryErrorKind::NumberOutOfRange))?;
-        Ok(self.token(TokenKind::Literal(Literal::Number(value)), start))
+        let literal = match value {
+            Number::Int(value) => Literal::Int(value),
+            Number::Float(value) => Literal::Decimal(value, self.text[start..end].into()),
+        };
+        Ok(self.token(TokenKind::Literal(literal), start))
     }
 }
 

@@ -186,7 +186,8 @@ impl Operands<'_> {
                 }
                 Term::Field(field)
             }
-            TokenKind::Literal(Literal::Number(number)) => Term::Number(*number),
+            TokenKind::Literal(Literal::Int(value)) => Term::Number(Number::Int(*value)),
+            TokenKind::Literal(Literal::Decimal(value, _)) => Term::Number(Number::Float(*value)),
             TokenKind::Literal(Literal::Duration(nanos)) => Term::Duration(*nanos),
             _ => return Err(self.expected(expected)),
         };

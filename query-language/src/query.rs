@@ -5,6 +5,7 @@ use crate::error::{QueryError, QueryErrorKind};
 use crate::operand::{arithmetic, is_zero};
 use crate::parser::parse;
 use crate::syntax::{Condition, Expr, Filter, Literal, Predicate, Scalar};
+use crate::time::multiply;
 use crate::time::{IntegerUnit, begins_date, duration_length, parse_instant, wide_duration};
 use crate::{FieldPath, Number};
 
@@ -127,14 +128,14 @@ fn bind_literal(
         }
         Literal::Str(text) => Scalar::Str(text.as_bytes().into()),
         Literal::Bool(value) => Scalar::Bool(*value),
-        Literal::Number(number) if timed => match unit {
-            BareUnit::Nanos(unit) => Scalar::Number(scale(*number, unit)),
-            BareUnit::Mixed => {
-                let field = field.to_string();
-                return Err(QueryErrorKind::AmbiguousUnit { field });
-            }
-        },
-        Literal::Number(number) => Scalar::Number(*number),
+        Literal::Int(value) if timed => {
+            Scalar::Number(Number::Int(value * i128::from(nanoseconds(unit, field)?)))
+        }
+        Literal::Int(value) => Scalar::Number(Number::Int(*value)),
+        Literal::Decimal(value, text) if timed => {
+            Scalar::Number(scale(*value, text, nanoseconds(unit, field)?))
+        }
+        Literal::Decimal(value, _) => Scalar::Number(Number::Float(*value)),
         Literal::Duration(nanos) if field.is_duration() => Scalar::Number(Number::Int(*nanos)),
         Literal::Time(nanos) if field.is_time() => Scalar::Number(Number::Int((*nanos).into())),
         Literal::Duration(_) if field.is_time() => {
@@ -176,12 +177,16 @@ fn bind_computed(
         found,
         expected,
     };
+    let bare = |number| match unit {
+        Unit::Plain | Unit::Either => Ok(number),
+        Unit::Instant | Unit::Duration if is_zero(number) => Ok(number),
+        Unit::Instant | Unit::Duration => Err(wrong("a number without a unit")),
+    };
     let number = match (literal, unit) {
-        (Literal::Number(number), Unit::Plain | Unit::Either) => *number,
-        (Literal::Number(number), _) if is_zero(*number) => *number,
+        (Literal::Int(value), _) => bare(Number::Int(*value))?,
+        (Literal::Decimal(value, _), _) => bare(Number::Float(*value))?,
         (Literal::Duration(nanos), Unit::Duration | Unit::Either) => Number::Int(*nanos),
         (Literal::Time(nanos), Unit::Instant) => Number::Int((*nanos).into()),
-        (Literal::Number(_), _) => return Err(wrong("a number without a unit")),
         (Literal::Duration(_), _) => return Err(wrong("a duration")),
         (Literal::Time(_), _) => return Err(wrong("a date")),
         (Literal::Str(_), _) => return Err(wrong("text")),
@@ -190,27 +195,35 @@ fn bind_computed(
     Ok(Scalar::Number(number))
 }
 
-/// A fraction this close to a whole nanosecond is rounded to it: 0.57 µs is 570 ns, although the
-/// product of the floats is a little less.
-const NANOS_NOISE: f64 = 1e-6;
-/// Up to here floats distinguish neighbouring integers.
-const FLOAT_INTS_MAX: f64 = 9_007_199_254_740_992.0;
+/// Parts of a nanosecond that a bare decimal is read to. What is less is taken for none, as in a
+/// float that was written with all its digits.
+const NANOSECOND_PARTS: i128 = 1_000_000;
 
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the float is a small integer"
-)]
-fn scale(number: Number, unit: u32) -> Number {
-    match number {
-        Number::Int(value) => Number::Int(value * i128::from(unit)),
-        Number::Float(value) => {
-            let nanos = value * f64::from(unit);
-            let whole = nanos.round();
-            if whole.abs() <= FLOAT_INTS_MAX && (nanos - whole).abs() < NANOS_NOISE {
-                Number::Int(whole as i128)
-            } else {
-                Number::Float(nanos)
-            }
+/// A bare decimal as nanoseconds: an integer where it can be one, since times since 1970 are
+/// further apart as floats.
+fn scale(value: f64, text: &str, unit: u32) -> Number {
+    let (sign, magnitude) = match text.strip_prefix('-') {
+        Some(magnitude) => (-1, magnitude),
+        None => (1, text),
+    };
+    match multiply(magnitude, i128::from(unit) * NANOSECOND_PARTS) {
+        Some(parts) if parts % NANOSECOND_PARTS == 0 => {
+            Number::Int(sign * parts / NANOSECOND_PARTS)
         }
+        _ => Number::Float(value * f64::from(unit)),
+    }
+}
+
+/// Nanoseconds of a bare number in a field.
+fn nanoseconds(unit: BareUnit, field: &FieldPath) -> Result<u32, QueryErrorKind> {
+    match unit {
+        BareUnit::Nanos(unit) => Ok(unit),
+        BareUnit::Mixed => Err(QueryErrorKind::AmbiguousUnit {
+            field: field.to_string(),
+            expected: match field.is_time() {
+                true => "a date such as 2026-11-21T01:00:00Z",
+                false => "a duration such as 10ms",
+            },
+        }),
     }
 }

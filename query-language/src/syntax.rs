@@ -151,8 +151,10 @@ impl PartialEq for Pattern {
 pub enum Literal {
     /// Text between quotes, verbatim: a backslash only prevents the next quote from ending it.
     Str(String),
-    /// A bare number.
-    Number(Number),
+    /// A bare integer.
+    Int(i128),
+    /// Another bare number, and its text: times have more digits than a float.
+    Decimal(f64, Box<str>),
     /// `true` or `false`.
     Bool(bool),
     /// A duration such as `1.5ms`, in nanoseconds.
@@ -316,7 +318,8 @@ impl fmt::Display for Literal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Literal::Str(text) => write_quoted(f, text),
-            Literal::Number(number) => number.fmt(f),
+            Literal::Int(value) => value.fmt(f),
+            Literal::Decimal(_, text) => f.write_str(text),
             Literal::Bool(value) => value.fmt(f),
             Literal::Duration(nanos) => write!(f, "{nanos}ns"),
             Literal::Time(nanos) => f.write_str(&rfc3339(*nanos)),

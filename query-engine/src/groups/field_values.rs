@@ -127,8 +127,9 @@ impl FieldValues {
         match function {
             Function::Count => Some(OwnedValue::Uint(self.present)),
             Function::Sum => (self.numbers > 0).then(|| owned(self.sum.total())),
-            Function::Avg => (self.numbers > 0)
-                .then(|| OwnedValue::Float(self.sum.rounded() / self.numbers as f64)),
+            Function::Avg => {
+                (self.numbers > 0).then(|| OwnedValue::Float(self.sum.divided(self.numbers)))
+            }
             Function::Min => self.range.as_ref().map(|(low, _)| low.value.clone()),
             Function::Max => self.range.as_ref().map(|(_, high)| high.value.clone()),
             Function::Quantile(share) => {

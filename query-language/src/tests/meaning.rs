@@ -96,10 +96,15 @@ fn bare_numbers_follow_the_unit_of_the_kind() {
     assert!(!ask(&query.bind(BareUnit::MICROS).unwrap(), EVENT));
     let unit = BareUnit::MICROS.and(BareUnit::NANOS);
     expect![[r#"
-        column 1: the traces read here have different units of time, expected a unit: write dur with a duration such as 10ms, or a date
+        column 1: the traces read here have different units of time, expected a unit: write dur with a duration such as 10ms
           dur == 141000 and ts != 0
           ^~~~~~~~~~~~~"#]]
     .assert_eq(&query.bind(unit).unwrap_err().to_string());
+    expect![[r#"
+        column 1: the traces read here have different units of time, expected a unit: write ts with a date such as 2026-11-21T01:00:00Z
+          ts > 0.5
+          ^~~~~~~~"#]]
+    .assert_eq(&Query::parse("ts > 0.5").unwrap().bind(unit).unwrap_err().to_string());
     let free = Query::parse("dur == 141us and tid == 2677792").unwrap();
     assert!(ask(&free.bind(BareUnit::Mixed).unwrap(), EVENT));
 }
@@ -110,6 +115,14 @@ fn fractions_of_a_unit_are_whole_nanoseconds() {
         ("dur == 0.57", 570),
         ("dur == 1.1", 1_100),
         ("dur == 0.001", 1),
+        ("dur == -2.5e1", -25_000),
+        ("dur == 1700000000001339.5", 1_700_000_000_001_339_500),
+        ("dur <= 1700000000001339.123", 1_700_000_000_001_339_123),
+        ("dur >= 1700000000001339.123", 1_700_000_000_001_339_123),
+        ("dur < 1700000000001339.124", 1_700_000_000_001_339_123),
+        ("dur > 1700000000001339.122", 1_700_000_000_001_339_123),
+        ("dur < 0.0005", 0),
+        ("dur > 0.0005", 1),
     ] {
         let filter = Query::parse(text).unwrap().bind(BareUnit::MICROS).unwrap();
         assert!(ask(&filter, &[("dur", Value::Int(nanos))]), "{text}");

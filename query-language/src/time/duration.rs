@@ -107,7 +107,7 @@ fn unit_prefix(text: &str) -> Option<(&'static str, i128)> {
 }
 
 /// The decimal `number`, which has no sign, times `unit`, rounded to an integer; a half rounds up.
-fn multiply(number: &str, unit: i128) -> Option<i128> {
+pub(crate) fn multiply(number: &str, unit: i128) -> Option<i128> {
     let (decimal, exponent) = match number.split_once(['e', 'E']) {
         Some((decimal, exponent)) => (decimal, exponent.parse::<i32>().ok()?),
         None => (number, 0),
