@@ -56,4 +56,8 @@ impl Event for ComputingEvent<'_> {
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
         self.event.each_field(visit);
     }
+
+    fn each_nested(&self, visit: &mut dyn FnMut(&str)) {
+        self.event.each_nested(visit);
+    }
 }

@@ -27,7 +27,8 @@ pub(super) fn write_display(value: impl std::fmt::Display, out: &mut Vec<u8>) {
     write!(out, "{value}").expect("writing to memory does not fail");
 }
 
-pub(super) fn write_json_string(text: &str, out: &mut Vec<u8>) {
+/// Appends `text` in quotes.
+pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut plain = 0;

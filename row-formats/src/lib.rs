@@ -36,7 +36,7 @@ pub use format::Format;
 pub use groups::{
     GroupColumn, GroupColumnKind, GroupRow, GroupsError, write_group_ndjson, write_groups,
 };
-pub use json::write_json_value;
+pub use json::{write_json_string, write_json_value};
 pub use ndjson::Ndjson;
 pub use perfetto::Perfetto;
 pub use rows::{Out, RowFormat, RowSink, SinkOptions};

@@ -23,6 +23,7 @@ mod crashes;
 mod damaged_commands;
 mod damaged_files;
 mod damaged_storages;
+mod decoded_values;
 mod delta_table;
 mod disk_low;
 mod disk_probe;

@@ -19,6 +19,10 @@ pub trait Event: FieldSource {
     /// This may decode the record a second time; call it only for records that are printed.
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>));
 
+    /// Calls `visit` with the paths of the fields whose value is the JSON text of a list or an
+    /// object, and not a text that looks like one.
+    fn each_nested(&self, _visit: &mut dyn FnMut(&str)) {}
+
     /// A number that two events of one pass share only if some fields, which the adapter lists,
     /// have the same values in both; `None` if unknown.
     #[inline]

@@ -256,7 +256,6 @@ impl Event for ChromeEvent<'_, '_> {
     }
 
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
-        let record = &self.event.record;
         let mut text = Vec::new();
         let mut visit_json = |path: &str, value: Option<Json<'_>>| {
             text.clear();
@@ -266,29 +265,45 @@ impl Event for ChromeEvent<'_, '_> {
                 None => {}
             }
         };
-        visit_json("name", record.name);
-        visit_json("cat", record.cat);
-        visit_json("ph", record.phase_value());
-        visit_json("pid", record.pid);
-        visit_json("tid", record.tid);
-        visit_json("id", record.id);
+        self.each_json(&mut visit_json);
+        visit("ts", Value::Int(self.event.ts));
+        if let Some(duration) = self.duration() {
+            visit("dur", Value::Int(duration));
+        }
+    }
+
+    fn each_nested(&self, visit: &mut dyn FnMut(&str)) {
+        self.each_json(&mut |path, value| {
+            if matches!(value, Some(Json::Object(_) | Json::List(_))) {
+                visit(path);
+            }
+        });
+    }
+}
+
+impl ChromeEvent<'_, '_> {
+    /// Calls `visit` with the members of the record other than its times, as they are written.
+    fn each_json(&self, visit: &mut dyn FnMut(&str, Option<Json<'_>>)) {
+        let record = &self.event.record;
+        visit("name", record.name);
+        visit("cat", record.cat);
+        visit("ph", record.phase_value());
+        visit("pid", record.pid);
+        visit("tid", record.tid);
+        visit("id", record.id);
         let mut names: Vec<Vec<u8>> = Vec::new();
         let path = |key: &[u8]| format!("args.{}", String::from_utf8_lossy(key));
         if let Some(Json::Object(args)) = record.args {
             each_member(args, &mut |key, value| {
-                visit_json(&path(key), Some(value));
+                visit(&path(key), Some(value));
                 names.push(key.to_vec());
             });
         }
         for (key, escaped, value) in &record.others {
             let key = plain_key(key, *escaped);
             if !names.iter().any(|name| **name == *key) {
-                visit_json(&path(&key), Some(*value));
+                visit(&path(&key), Some(*value));
             }
-        }
-        visit("ts", Value::Int(self.event.ts));
-        if let Some(duration) = self.duration() {
-            visit("dur", Value::Int(duration));
         }
     }
 }

@@ -157,12 +157,24 @@ impl Event for LineEvent<'_, '_, '_> {
                 visit(path, value);
             }
         }
-        each_argument(head.args, visit);
+        each_argument(head.args, &mut |path, value| {
+            if let Some(value) = value.value() {
+                visit(path, value);
+            }
+        });
+    }
+
+    fn each_nested(&self, visit: &mut dyn FnMut(&str)) {
+        each_argument(self.head.args, &mut |path, value| {
+            if matches!(value, Scalar::Nested(_)) {
+                visit(path);
+            }
+        });
     }
 }
 
 /// Calls `visit` for the arguments of an object that was validated when its line was read.
-fn each_argument(args: &[u8], visit: &mut dyn FnMut(&str, Value<'_>)) {
+fn each_argument(args: &[u8], visit: &mut dyn FnMut(&str, Scalar<'_>)) {
     let mut cursor = Cursor::new(args, 1);
     let mut path = String::from("args.");
     while cursor.eat(b"\"") {
@@ -178,18 +190,10 @@ fn each_argument(args: &[u8], visit: &mut dyn FnMut(&str, Value<'_>)) {
         match value {
             Scalar::Nested(text) => {
                 if let Ok(json) = serde_json::from_slice(text) {
-                    flatten(&path, &json, &mut |path, value| {
-                        if let Some(value) = value.value() {
-                            visit(path, value);
-                        }
-                    });
+                    flatten(&path, &json, visit);
                 }
             }
-            plain => {
-                if let Some(value) = plain.value() {
-                    visit(&path, value);
-                }
-            }
+            plain => visit(&path, plain),
         }
         cursor.eat(b",");
     }
@@ -271,6 +275,14 @@ impl Event for ParsedEvent<'_> {
             };
             if let Some(value) = value {
                 visit(path, value);
+            }
+        });
+    }
+
+    fn each_nested(&self, visit: &mut dyn FnMut(&str)) {
+        self.line.each(&mut |path, value| {
+            if matches!(value, Scalar::Nested(_)) {
+                visit(path);
             }
         });
     }

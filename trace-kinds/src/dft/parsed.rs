@@ -8,6 +8,7 @@ use super::scalar::Scalar;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Owned {
     Text(Vec<u8>),
+    Nested(Vec<u8>),
     Plain(Scalar<'static>),
 }
 
@@ -17,6 +18,7 @@ impl Owned {
     pub(super) fn scalar(&self) -> Scalar<'_> {
         match self {
             Owned::Text(text) => Scalar::Str(text),
+            Owned::Nested(text) => Scalar::Nested(text),
             Owned::Plain(scalar) => *scalar,
         }
     }
@@ -33,7 +35,9 @@ impl Owned {
                 _ => Scalar::Null,
             },
             Json::String(text) => return Owned::Text(text.as_bytes().to_vec()),
-            Json::Array(_) | Json::Object(_) => return Owned::Text(json.to_string().into_bytes()),
+            Json::Array(_) | Json::Object(_) => {
+                return Owned::Nested(json.to_string().into_bytes());
+            }
         })
     }
 }

@@ -316,6 +316,33 @@ impl Event for OtlpEvent<'_, '_> {
     }
 
     fn each_field(&self, visit: &mut dyn FnMut(&str, Value<'_>)) {
+        self.visit(&mut |path, value| {
+            if let Some(value) = value.value() {
+                visit(path, value);
+            }
+        });
+    }
+
+    fn each_nested(&self, visit: &mut dyn FnMut(&str)) {
+        self.visit(&mut |path, value| {
+            if matches!(value, FieldValue::Json(_)) {
+                visit(path);
+            }
+        });
+    }
+}
+
+type Visit<'f> = dyn FnMut(&str, FieldValue<'_>) + 'f;
+
+fn visit_if(attribute: &Attribute<'_>, key: &[u8], path: &str, visit: &mut Visit<'_>) {
+    if attribute.key == key {
+        visit(path, FieldValue::of(attribute.value));
+    }
+}
+
+impl OtlpEvent<'_, '_> {
+    /// Visits all fields; some are missing.
+    fn visit(&self, visit: &mut Visit<'_>) {
         // The check on arrival reports damage; here, what can be read is visited.
         let mut keys: Vec<&[u8]> = Vec::new();
         let _ = self
@@ -340,26 +367,11 @@ impl Event for OtlpEvent<'_, '_> {
             each_flat(&mut path, &attribute, VALUE_DEPTH_MAX, visit);
         });
         if let Ok((name, version)) = scope {
-            for (field, text) in [("ctx.scope.name", name), ("ctx.scope.version", version)] {
-                if let Some(value) = FieldValue::text(text).value() {
-                    visit(field, value);
-                }
-            }
+            visit("ctx.scope.name", FieldValue::text(name));
+            visit("ctx.scope.version", FieldValue::text(version));
         }
     }
-}
 
-type Visit<'f> = dyn FnMut(&str, Value<'_>) + 'f;
-
-fn visit_if(attribute: &Attribute<'_>, key: &[u8], path: &str, visit: &mut Visit<'_>) {
-    if attribute.key == key
-        && let Some(value) = FieldValue::of(attribute.value).value()
-    {
-        visit(path, value);
-    }
-}
-
-impl OtlpEvent<'_, '_> {
     /// Visits fields of the span, except those whose name an attribute has.
     fn visit_span_fields(
         &self,
@@ -370,8 +382,7 @@ impl OtlpEvent<'_, '_> {
         for (name, read) in fields {
             let key = name.strip_prefix("args.").unwrap_or_default();
             if !attributes.contains(&key.as_bytes())
-                && let Ok(found) = read(&self.span)
-                && let Some(value) = found.value()
+                && let Ok(value) = read(&self.span)
             {
                 visit(name, value);
             }

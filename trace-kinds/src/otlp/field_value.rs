@@ -17,6 +17,8 @@ pub(super) enum FieldValue<'a> {
     Missing,
     Text(&'a [u8]),
     Owned(String),
+    /// A list as JSON text.
+    Json(String),
     /// Hexadecimal digits of an id.
     Id([u8; 2 * ID_BYTES_MAX], usize),
     Int(i64),
@@ -30,7 +32,7 @@ impl<'a> FieldValue<'a> {
         Some(match self {
             FieldValue::Missing => return None,
             FieldValue::Text(text) => Value::Str(text),
-            FieldValue::Owned(text) => Value::Str(text.as_bytes()),
+            FieldValue::Owned(text) | FieldValue::Json(text) => Value::Str(text.as_bytes()),
             FieldValue::Id(digits, length) => Value::Str(&digits[..*length]),
             FieldValue::Int(value) => Value::Int(*value),
             FieldValue::Uint(value) => Value::Uint(*value),
@@ -73,7 +75,7 @@ impl<'a> FieldValue<'a> {
             AnyValue::Bool(value) => FieldValue::Bool(value),
             AnyValue::Int(value) => FieldValue::Int(value),
             AnyValue::Double(value) => FieldValue::Float(value),
-            AnyValue::Array(list) => FieldValue::Owned(array_text(list)),
+            AnyValue::Array(list) => FieldValue::Json(array_text(list)),
             AnyValue::Bytes(bytes) => FieldValue::Owned(hex(bytes)),
         }
     }
@@ -86,6 +88,7 @@ impl FieldValue<'_> {
             FieldValue::Text(text) => FieldValue::lossy(text),
             FieldValue::Missing => FieldValue::Missing,
             FieldValue::Owned(text) => FieldValue::Owned(text),
+            FieldValue::Json(text) => FieldValue::Json(text),
             FieldValue::Id(digits, length) => FieldValue::Id(digits, length),
             FieldValue::Int(value) => FieldValue::Int(value),
             FieldValue::Uint(value) => FieldValue::Uint(value),
@@ -127,7 +130,11 @@ fn json_of(value: AnyValue<'_>, depth: usize) -> serde_json::Value {
         AnyValue::Text(bytes) => Json::String(text(bytes)),
         AnyValue::Bool(value) => Json::Bool(value),
         AnyValue::Int(value) => value.into(),
-        AnyValue::Double(value) => value.into(),
+        AnyValue::Double(value) if value.is_finite() => value.into(),
+        // As in the JSON form of OTLP.
+        AnyValue::Double(value) if value.is_nan() => "NaN".into(),
+        AnyValue::Double(value) if value > 0.0 => "Infinity".into(),
+        AnyValue::Double(_) => "-Infinity".into(),
         AnyValue::Bytes(bytes) => Json::String(hex(bytes)),
         AnyValue::Array(list) => {
             let mut values = Vec::new();
@@ -149,7 +156,7 @@ pub(super) fn each_flat(
     path: &mut String,
     attribute: &Attribute<'_>,
     depth: usize,
-    visit: &mut dyn FnMut(&str, Value<'_>),
+    visit: &mut dyn FnMut(&str, FieldValue<'_>),
 ) {
     let before = path.len();
     path.push_str(&String::from_utf8_lossy(attribute.key));
@@ -159,11 +166,7 @@ pub(super) fn each_flat(
             // The check on arrival or the decoder reports damage.
             let _ = list.each_attribute(&mut |inner| each_flat(path, &inner, depth, visit));
         }
-        (value, _) => {
-            if let Some(value) = FieldValue::of(value).value() {
-                visit(path, value);
-            }
-        }
+        (value, _) => visit(path, FieldValue::of(value)),
     }
     path.truncate(before);
 }

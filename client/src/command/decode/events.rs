@@ -12,7 +12,7 @@ use row_formats::{Columns, RowFormat, Text};
 use trace_kinds::Event;
 
 use super::format::Format;
-use super::rocksdb::put_object;
+use super::object::put_object;
 use super::selection::Selection;
 use crate::command::{CommandError, Context};
 

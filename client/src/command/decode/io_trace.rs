@@ -9,7 +9,7 @@ use trace_kinds::io_trace::{IoTraceDecoder, Item, each_item, put_io_trace_line};
 use trace_kinds::{DecodeError, Decoder};
 
 use super::format::Format;
-use super::rocksdb::put_object;
+use super::object::put_object;
 use crate::command::packet_file::PacketFile;
 use crate::command::{CommandError, Context};
 

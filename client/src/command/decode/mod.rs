@@ -5,6 +5,7 @@ mod ctf;
 mod events;
 mod format;
 mod io_trace;
+mod object;
 mod options;
 mod rocksdb;
 mod selection;

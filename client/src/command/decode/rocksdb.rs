@@ -5,15 +5,15 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use query_language::{FieldTable, Value};
-use serde_json::{Map, Value as Json};
+use query_language::FieldTable;
 use trace_kinds::rocksdb::{
     BlockCacheTrace, BlockCsv, IoTrace, Packet, PacketReader, ReadError, RocksdbDecoder,
     RocksdbError, TraceKind, put_io_header, put_io_line,
 };
-use trace_kinds::{DecodeError, Decoder, Event};
+use trace_kinds::{DecodeError, Decoder};
 
 use super::format::Format;
+use super::object::put_object;
 use crate::command::{CommandError, Context};
 
 /// Bytes of a packet that is decoded at once: small enough for the processor's cache.
@@ -106,31 +106,5 @@ impl Printer {
             ControlFlow::Continue(())
         })?;
         Ok(())
-    }
-}
-
-/// Appends an event as a JSON object on one line.
-pub(super) fn put_object(text: &mut Vec<u8>, event: &dyn Event) {
-    let (mut object, mut arguments) = (Map::new(), Map::new());
-    event.each_field(&mut |path, value| {
-        let value = json(value);
-        match path.strip_prefix("args.") {
-            Some(argument) => arguments.insert(argument.to_owned(), value),
-            None => object.insert(path.to_owned(), value),
-        };
-    });
-    object.insert("args".to_owned(), Json::Object(arguments));
-    let line = Json::Object(object);
-    serde_json::to_writer(&mut *text, &line).expect("writing to a vector cannot fail");
-    text.push(b'\n');
-}
-
-fn json(value: Value<'_>) -> Json {
-    match value {
-        Value::Str(text) => String::from_utf8_lossy(text).into(),
-        Value::Int(value) => value.into(),
-        Value::Uint(value) => value.into(),
-        Value::Float(value) => value.into(),
-        Value::Bool(value) => value.into(),
     }
 }
