@@ -126,7 +126,8 @@ impl Job {
         document.bytes_done = self.progress.bytes_done.load(Ordering::Relaxed);
         document.bytes_total = match self.progress.bytes_total.load(Ordering::Relaxed) {
             0 => None,
-            total => Some(total),
+            // A job may find more to do than it knew of.
+            total => Some(total.max(document.bytes_done)),
         };
         document
     }

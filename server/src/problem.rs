@@ -175,7 +175,7 @@ impl Problem {
         let body = match &parts.receipts {
             Some(receipts) if body.pop() == Some(b'}') => {
                 body.extend_from_slice(b",\"receipts\":");
-                Arc::clone(receipts).body(body, b"}")
+                Arc::clone(receipts).body(body, b"}".to_vec())
             }
             _ => Body::from(body),
         };

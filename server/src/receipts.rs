@@ -65,6 +65,9 @@ pub(crate) struct ReceiptDocument {
 pub(crate) struct ReceiptsDocument {
     /// In the order of the packets.
     receipts: Vec<ReceiptDocument>,
+    /// Records, and packets that are damaged, that queries will skip, as far as the server has read
+    /// the packets; omitted if there are none.
+    unreadable_records: Option<u64>,
 }
 
 /// Memory for the receipts of all requests.
@@ -96,6 +99,7 @@ pub(crate) struct Receipts {
     reserved: Option<OwnedSemaphorePermit>,
     /// Some packets are not durable yet.
     is_accepted_only: bool,
+    unreadable_records: u64,
 }
 
 impl Receipts {
@@ -107,6 +111,7 @@ impl Receipts {
             memory: memory.clone(),
             reserved: None,
             is_accepted_only: !waits,
+            unreadable_records: 0,
         }
     }
 
@@ -141,6 +146,11 @@ impl Receipts {
         });
     }
 
+    /// Says how many records of the packets cannot be read.
+    pub(crate) fn set_unreadable(&mut self, records: u64) {
+        self.unreadable_records = records;
+    }
+
     /// Reserves the memory of the receipts that were added; waits while other requests have it.
     ///
     /// # Errors
@@ -172,7 +182,7 @@ impl Receipts {
     }
 
     /// A body that contains the receipts as a JSON list between `before` and `after`.
-    pub(crate) fn body(self: Arc<Self>, mut before: Vec<u8>, after: &'static [u8]) -> Body {
+    pub(crate) fn body(self: Arc<Self>, mut before: Vec<u8>, after: Vec<u8>) -> Body {
         before.push(b'[');
         let length = before.len() as u64 + self.encoded.json_length() + 1 + after.len() as u64;
         let mut body = ReceiptsBody {
@@ -213,7 +223,7 @@ struct ReceiptsBody {
     at: encoded::Cursor,
     /// JSON that was not sent yet.
     piece: Vec<u8>,
-    after: &'static [u8],
+    after: Vec<u8>,
     /// Bytes that were not sent yet.
     left: u64,
 }
@@ -238,7 +248,7 @@ impl ReceiptsBody {
         }
         if is_complete {
             piece.push(b']');
-            piece.extend_from_slice(self.after);
+            piece.extend_from_slice(&self.after);
         }
         self.left = self.left.saturating_sub(piece.len() as u64);
         assert_eq!(
@@ -273,7 +283,11 @@ impl http_body::Body for ReceiptsBody {
 impl IntoResponse for Receipts {
     fn into_response(self) -> Response {
         let is_accepted_only = self.is_accepted_only;
-        let body = Arc::new(self).body(b"{\"receipts\":".to_vec(), b"}");
+        let after = match self.unreadable_records {
+            0 => "}".to_owned(),
+            records => format!(",\"unreadable_records\":{records}}}"),
+        };
+        let body = Arc::new(self).body(b"{\"receipts\":".to_vec(), after.into_bytes());
         let mut response = Response::new(body);
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);

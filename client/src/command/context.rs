@@ -305,6 +305,11 @@ impl Context {
         !self.global.json && !self.global.quiet && io::stderr().is_terminal()
     }
 
+    /// Whether lines say what is waited for.
+    pub(super) fn says_waits(&self) -> bool {
+        !self.global.json && !self.global.quiet
+    }
+
     pub(super) fn flush(&self) -> Result<(), CommandError> {
         Ok(self.out().flush()?)
     }
@@ -337,7 +342,8 @@ impl Context {
     }
 }
 
-fn say(text: &str) {
+/// Prints a line on the standard error.
+pub(super) fn say(text: &str) {
     // A closed standard error leaves no way to report anything.
     let _ = writeln!(io::stderr(), "{text}");
 }

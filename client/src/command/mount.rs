@@ -80,7 +80,9 @@ impl TransferArgs {
         let on_progress: crate::mount::Progress = Arc::new(move |event| match event {
             MountProgress::Total(bytes) => shown.set_total(bytes),
             MountProgress::Received(bytes) => shown.add(bytes),
-            MountProgress::WaitingForIndexes => shown.say("waiting for chunk indexes"),
+            MountProgress::WaitingForIndexes => {
+                shown.say("waiting until the server has made the chunk indexes")
+            }
         });
         let wanted = Wanted {
             extent,

@@ -1,4 +1,5 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -6,14 +7,17 @@ use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use query_engine::Progress as Reading;
 
 use super::Context;
+use super::context::say;
 
 const BYTES: &str = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} {msg}";
 
 /// A progress bar in bytes. It draws nothing with `--json`, or when the standard error is not a
-/// terminal.
+/// terminal; what is waited for is then a line.
 #[derive(Debug, Clone)]
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
+    /// The last line, where lines are written.
+    line: Option<Arc<Mutex<&'static str>>>,
 }
 
 impl Progress {
@@ -22,7 +26,8 @@ impl Progress {
             let style = ProgressStyle::with_template(BYTES).expect("the template is valid");
             ProgressBar::new(total).with_style(style)
         });
-        Self { bar }
+        let line = (bar.is_none() && context.says_waits()).then(Arc::default);
+        Self { bar, line }
     }
 
     /// The bar, if one is shown.
@@ -36,9 +41,19 @@ impl Progress {
         }
     }
 
+    /// Says what is waited for.
     pub(super) fn say(&self, what: &'static str) {
         if let Some(bar) = &self.bar {
             bar.set_message(what);
+        }
+        if let Some(line) = &self.line {
+            let before = std::mem::replace(
+                &mut *line.lock().unwrap_or_else(PoisonError::into_inner),
+                what,
+            );
+            if before != what {
+                say(what);
+            }
         }
     }
 

@@ -173,6 +173,14 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
         PushEvent::Advanced { bytes } => progress.add(bytes),
         PushEvent::Ended(report) => {
             note(report_line(&report));
+            if report.unreadable_records > 0 {
+                note(format!(
+                    "warning: {}: {} cannot be read; the file is stored as it is, and queries will \
+                     say that their results lack something",
+                    report.path.display(),
+                    counted(report.unreadable_records, "record")
+                ));
+            }
             if let Some(remark) = report.remark {
                 note(format!("note: {remark}"));
             }

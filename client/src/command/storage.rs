@@ -174,7 +174,9 @@ impl Storage {
                 }
                 Action::Finalize(arg) => {
                     let storage = client.find_storage(&arg.storage).await?;
-                    print_storage(context, &client.finalize_storage(storage.id).await?)
+                    let request = client.finalize_storage(storage.id);
+                    let what = "waiting for the finalization";
+                    print_storage(context, &jobs::answered(context, request, what).await?)
                 }
                 Action::Delete {
                     storages,
@@ -189,7 +191,10 @@ impl Storage {
                     let wanted = arg.storage.unwrap_or_default();
                     let storage = client.find_storage(&wanted).await?;
                     let job = client.verify_storage(storage.id, step).await?;
-                    print_verified(context, jobs::watch(context, &client, job).await?)
+                    print_verified(
+                        context,
+                        jobs::watch(context, &client, job, "waiting for the verification").await?,
+                    )
                 }
                 Action::Export(export) => export.run(context, &client).await,
                 Action::Import(import) => import.run(context, &client).await,

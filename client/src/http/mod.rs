@@ -37,7 +37,7 @@ pub use jobs::Job;
 pub use labels::{Label, LabelType, LabelTypeValue};
 pub use packets::{
     GrownFrom, NextSequence, PacketInfo, PacketOrigin, PacketProvenance, ProvenanceReport,
-    PushTarget, Receipt,
+    PushTarget, Receipt, Receipts,
 };
 pub use problem::Problem;
 pub use query::{QueryRows, QuerySpec, SkippedData};

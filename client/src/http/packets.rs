@@ -171,9 +171,14 @@ pub struct PacketOrigin {
     pub bytes: u64,
 }
 
-#[derive(Deserialize)]
-struct Receipts {
-    receipts: Vec<Receipt>,
+/// The receipts of a push.
+#[derive(Debug, Deserialize)]
+pub struct Receipts {
+    /// Of each packet, in their order.
+    pub receipts: Vec<Receipt>,
+    /// Records of the packets that queries will skip, as far as the server has read them.
+    #[serde(default)]
+    pub unreadable_records: u64,
 }
 
 impl PushTarget {
@@ -246,7 +251,7 @@ impl Client {
         epoch: u64,
         sequence: u64,
         packets: &[Bytes],
-    ) -> Result<Vec<Receipt>, ClientError> {
+    ) -> Result<Receipts, ClientError> {
         let mut call = Call::new(Method::POST, target.url(self)).repeatable();
         let records = batch_chunks(epoch, sequence, packets);
         let mut receipts: Vec<Receipt> = Vec::with_capacity(packets.len());
@@ -258,11 +263,16 @@ impl Client {
             });
             match self.send_once(&call).await {
                 Ok(response) => {
-                    receipts.extend(read_receipts(response).await?);
+                    let answer = read_receipts(response).await?;
+                    receipts.extend(answer.receipts);
                     if target.storage.is_some() {
                         check_receipts(&call.url, epoch, sequence, packets.len(), &receipts)?;
                     }
-                    return Ok(receipts);
+                    let unreadable_records = answer.unreadable_records;
+                    return Ok(Receipts {
+                        receipts,
+                        unreadable_records,
+                    });
                 }
                 Err(mut failed) => {
                     let accepted = accepted_before(&mut failed.error);
@@ -324,16 +334,13 @@ fn batch_chunks(epoch: u64, sequence: u64, packets: &[Bytes]) -> Vec<Bytes> {
     records.flatten().collect()
 }
 
-async fn read_receipts(response: Response) -> Result<Vec<Receipt>, ClientError> {
+async fn read_receipts(response: Response) -> Result<Receipts, ClientError> {
     let url = response.url().to_string();
     let body = read_bounded(response, RECEIPTS_BYTES_MAX).await?;
-    match serde_json::from_slice::<Receipts>(&body) {
-        Ok(answer) => Ok(answer.receipts),
-        Err(error) => Err(ClientError::Answer {
-            url,
-            what: format!("invalid receipts: {error}"),
-        }),
-    }
+    serde_json::from_slice(&body).map_err(|error| ClientError::Answer {
+        url,
+        what: format!("invalid receipts: {error}"),
+    })
 }
 
 /// The receipts of the packets before the refused one.

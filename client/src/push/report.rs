@@ -60,6 +60,9 @@ pub struct StreamReport {
     /// Events of those packets by their receipts, if the server could count those of all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<u64>,
+    /// Records of those packets that queries will skip, as far as the server has read them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub unreadable_records: u64,
     /// Packets of those that the server already had.
     pub duplicates: u64,
     /// Packets of those that were not durable when acknowledged.
@@ -67,6 +70,11 @@ pub struct StreamReport {
     /// A note about the file for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Called from many tasks at once; must not block.

@@ -16,7 +16,7 @@ use super::plan::{CutMethod, SourceFile};
 use super::provenance::{Acknowledged, ProvenanceReporter, REPORTED_PACKETS_MAX, ReporterSpec};
 use super::report::{PushEvent, StreamReport, Watch};
 use crate::ClientError;
-use crate::http::{Client, PacketProvenance, ProvenanceReport, PushTarget, Receipt};
+use crate::http::{Client, PacketProvenance, ProvenanceReport, PushTarget, Receipt, Receipts};
 
 /// Maximum bytes of packets per request, unless a single packet is longer.
 const BATCH_BYTES_MAX: usize = 8 << 20;
@@ -148,6 +148,7 @@ impl StreamPush {
             packets: 0,
             bytes: 0,
             events: Some(0),
+            unreadable_records: 0,
             duplicates: 0,
             not_durable: 0,
             remark: None,
@@ -293,7 +294,11 @@ impl StreamPush {
                 .client
                 .push(target, report.epoch, sequence, &batch)
                 .await;
-            let receipts = pushed.map_err(|error| explained(error, &self.source))?;
+            let Receipts {
+                receipts,
+                unreadable_records,
+            } = pushed.map_err(|error| explained(error, &self.source))?;
+            report.unreadable_records += unreadable_records;
             report.packets += batch.len() as u64;
             report.bytes += bytes as u64;
             let count = |is: fn(&Receipt) -> bool| {

@@ -85,10 +85,23 @@ impl FactsReaders {
         FactsReader {
             reading,
             memory,
+            unreadable: 0,
             readers: self,
             target: target.clone(),
         }
     }
+}
+
+/// What was read of a packet.
+#[derive(Debug, Default, PartialEq)]
+struct PacketContent {
+    facts: Facts,
+    /// Records that were skipped, or 1 if the packet is damaged from some point on.
+    unreadable: u64,
+    /// The counter of discarded events at its end (CTF).
+    discarded: Option<u64>,
+    /// The time unit after it (DFTracer).
+    unit: Option<TimeUnit>,
 }
 
 /// How packets of a kind are parsed.
@@ -113,11 +126,19 @@ impl KindReader {
 pub(super) struct FactsReader<'a> {
     reading: KindReader,
     memory: Option<StreamState>,
+    /// Records, and packets damaged from some point on, that cannot be read.
+    unreadable: u64,
     readers: &'a FactsReaders,
     target: Target,
 }
 
 impl FactsReader<'_> {
+    /// How many records, and packets that are damaged from some point on, a query will skip, as far
+    /// as the packets were read here.
+    pub(super) fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
     /// The facts of one packet.
     pub(super) fn of(&mut self, position: StreamPosition, packet: &Bytes) -> Facts {
         let StreamPosition { epoch, sequence } = position;
@@ -129,32 +150,29 @@ impl FactsReader<'_> {
             }
             _ => (None, None),
         };
-        let (facts, (discarded, unit)) = match &mut self.reading {
+        let (content, depends) = match &mut self.reading {
             KindReader::Nothing => return Facts::default(),
-            KindReader::Otlp => return otlp_facts(packet),
+            KindReader::Otlp => (otlp_facts(packet), false),
             KindReader::Ctf(plan, time_basis) => {
-                let (facts, discarded) = ctf_facts(plan, packet, known.0);
-                let facts = Facts {
-                    time_basis: *time_basis,
-                    ..facts
-                };
-                (facts, (discarded, None))
+                let mut content = ctf_facts(plan, packet, known.0);
+                content.facts.time_basis = *time_basis;
+                (content, true)
             }
-            KindReader::Dft(fields) => {
-                let (facts, unit) = dft_facts(fields, packet, known.1);
-                (facts, (None, unit))
-            }
+            KindReader::Dft(fields) => (dft_facts(fields, packet, known.1), true),
             KindReader::Spans(decoder, fields) => {
-                return span_facts(&mut **decoder, fields, packet);
+                (span_facts(&mut **decoder, fields, packet), false)
             }
         };
-        self.memory = Some(StreamState {
-            epoch,
-            next: sequence.wrapping_add(1),
-            discarded,
-            unit,
-        });
-        facts
+        self.unreadable = self.unreadable.saturating_add(content.unreadable);
+        if depends {
+            self.memory = Some(StreamState {
+                epoch,
+                next: sequence.wrapping_add(1),
+                discarded: content.discarded,
+                unit: content.unit,
+            });
+        }
+        content.facts
     }
 }
 
@@ -257,15 +275,14 @@ fn count(events: u64) -> Option<u32> {
     u32::try_from(events).ok()
 }
 
-/// The facts of a CTF packet, and the counter of discarded events at its end.
-fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> (Facts, Option<u64>) {
+fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> PacketContent {
     let mut reader = EventReader::new(plan, packet);
     let (mut span, mut events, mut discarded) = (Span::default(), 0, None);
     loop {
         match reader.next_packet() {
             Ok(Some(packet)) => discarded = packet.discarded_events,
             Ok(None) => break,
-            Err(_) => return (partial(events), None),
+            Err(_) => return partial(events),
         }
         if let Some(clock) = reader.clock_class() {
             let (begin, end) = reader.packet().time_span(clock);
@@ -284,7 +301,7 @@ fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> (Fact
                     }
                 }
                 Ok(None) => break,
-                Err(_) => return (partial(events), None),
+                Err(_) => return partial(events),
             }
         }
     }
@@ -297,7 +314,11 @@ fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> (Fact
         lost: lost.and_then(count),
         time_basis: None,
     };
-    (facts, discarded)
+    PacketContent {
+        facts,
+        discarded,
+        ..PacketContent::default()
+    }
 }
 
 /// Collects the time span and unit of a packet of DFTracer lines.
@@ -320,15 +341,14 @@ impl DftVisitor for DftLines<'_> {
     }
 }
 
-/// The facts of a packet of DFTracer lines, and the time unit after it.
-fn dft_facts(
-    fields: &SpanFields,
-    packet: &[u8],
-    unit: Option<TimeUnit>,
-) -> (Facts, Option<TimeUnit>) {
+fn dft_facts(fields: &SpanFields, packet: &[u8], unit: Option<TimeUnit>) -> PacketContent {
+    let not_read = PacketContent {
+        unit,
+        ..PacketContent::default()
+    };
     let is_gzip = Container::of(packet) == Container::Gzip || is_piece(packet);
     if is_gzip && packet.len() > GZIP_BYTES_MAX {
-        return (Facts::default(), unit);
+        return not_read;
     }
     let walk = |unit| {
         let mut lines = DftLines {
@@ -352,7 +372,7 @@ fn dft_facts(
     let assumed = unit.unwrap_or_default();
     let Some((decoded, mut lines)) = walk(assumed) else {
         // Too long to be inflated here: it is parsed when it is queried.
-        return (Facts::default(), unit);
+        return not_read;
     };
     let unit = lines.declared.or(unit);
     if let Some(declared) = lines.declared
@@ -367,53 +387,51 @@ fn dft_facts(
         TimeBasis::Number(number) => (lines.span.finish(), Some(number)),
         TimeBasis::Bytes | TimeBasis::Unknown => (None, None),
     };
-    (
-        Facts {
+    PacketContent {
+        facts: Facts {
             time_span,
             events: count(decoded.events),
             lost: None,
             time_basis,
         },
+        unreadable: decoded.broken,
+        discarded: None,
         unit,
-    )
+    }
 }
 
-/// The facts of an OTLP request.
-fn otlp_facts(packet: &[u8]) -> Facts {
+fn otlp_facts(packet: &[u8]) -> PacketContent {
     let limits = RequestLimits::READABLE;
     let request = if otlp::is_json(packet) {
         match otlp::to_protobuf_within(packet, FACTS_MEMORY_BYTES, &limits) {
             Ok(Some(request)) => Cow::Owned(request),
             // What takes more is parsed when it is queried.
-            Ok(None) | Err(_) => return Facts::default(),
+            Ok(None) => return PacketContent::default(),
+            Err(_) => return partial(0),
         }
     } else {
         Cow::Borrowed(packet)
     };
     let resources = otlp::resource_count(&request);
     if resources.saturating_mul(RESOURCE_MEMORY_BYTES) > FACTS_MEMORY_BYTES {
-        return Facts::default();
+        return PacketContent::default();
     }
     let Ok(parts) = otlp::check(&request, &limits) else {
-        return Facts::default();
+        return partial(0);
     };
     let mut span = Span::default();
     parts
         .iter()
         .filter_map(|part| part.time_span)
         .for_each(|each| span.cover(each));
-    Facts {
-        time_span: span.finish(),
-        events: count(parts.iter().map(|part| part.spans).sum()),
-        ..Facts::default()
-    }
+    readable(span, parts.iter().map(|part| part.spans).sum(), 0)
 }
 
-fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> Facts {
+fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> PacketContent {
     if is_piece(packet) {
         let piece = PiecePacket::decode(packet).ok();
         if piece.is_none_or(|piece| piece.text_bytes() > GZIP_TEXT_BYTES_MAX) {
-            return Facts::default();
+            return PacketContent::default();
         }
     }
     let (mut span, mut events) = (Span::default(), 0);
@@ -423,21 +441,33 @@ fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> 
         ControlFlow::Continue(())
     });
     match decoded {
-        Ok(decoded) => Facts {
+        Ok(decoded) => readable(span, decoded.events, decoded.broken),
+        Err(_) => partial(events),
+    }
+}
+
+fn readable(span: Span, events: u64, unreadable: u64) -> PacketContent {
+    PacketContent {
+        facts: Facts {
             time_span: span.finish(),
-            events: count(decoded.events),
+            events: count(events),
             ..Facts::default()
         },
-        Err(_) => partial(events),
+        unreadable,
+        ..PacketContent::default()
     }
 }
 
 /// The facts of a packet that cannot be decoded to its end: as many events as a query finds, and no
 /// time span, because what follows may have any time.
-fn partial(events: u64) -> Facts {
-    Facts {
-        events: count(events).filter(|events| *events > 0),
-        ..Facts::default()
+fn partial(events: u64) -> PacketContent {
+    PacketContent {
+        facts: Facts {
+            events: count(events).filter(|events| *events > 0),
+            ..Facts::default()
+        },
+        unreadable: 1,
+        ..PacketContent::default()
     }
 }
 

@@ -120,6 +120,7 @@ impl Pusher {
             Ok(())
         };
         let submitted = submitted.await;
+        fan.receipts.set_unreadable(facts.unreadable());
         fan.finish(submitted).await
     }
 
@@ -141,6 +142,7 @@ impl Pusher {
         self.arrived(1, payload.len() as u64);
         let packet_facts = facts.of(position, &payload);
         fan.set_unit(facts.unit());
+        fan.receipts.set_unreadable(facts.unreadable());
         let now = storage_core::clock::now_ns();
         let permit = reservation.into_packet_permit(payload.len());
         let submitted = fan

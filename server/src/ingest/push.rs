@@ -151,12 +151,13 @@ impl Pusher {
         }
         storage_core::fault_point!(async "push.read");
         let (mut facts, _) = self.reader(target, kind).await?;
-        let facts = facts.of(position, &payload);
+        let packet_facts = facts.of(position, &payload);
+        receipts.set_unreadable(facts.unreadable());
         let permit = reservation.into_packet_permit(payload.len());
         let push = Push {
             agent: target.agent.clone(),
             stream: target.stream.clone(),
-            packets: vec![NewPacket::new(position, payload, facts)],
+            packets: vec![NewPacket::new(position, payload, packet_facts)],
             permit,
         };
         if waits {
@@ -206,7 +207,10 @@ impl Pusher {
         let submitted = batch.submit().await;
         let finished = batch.finish_groups().await;
         match finished.and(submitted).and(read) {
-            Ok(()) => Ok(batch.receipts),
+            Ok(()) => {
+                batch.receipts.set_unreadable(batch.facts.unreadable());
+                Ok(batch.receipts)
+            }
             Err(problem) => Err(problem.receipts(batch.receipts)),
         }
     }

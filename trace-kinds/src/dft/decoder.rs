@@ -109,13 +109,18 @@ fn parse_line<V: DftVisitor>(
     let rest = &packet[at..];
     let end = at + memchr::memchr(b'\n', rest).map_or(rest.len(), |newline| newline + 1);
     let record = without_frame(&packet[at..end]);
+    // A file system that lost what a process wrote leaves zeros in its place.
+    let is_lost = at > 0 && memchr::memchr(b'\0', &packet[at..end]).is_some();
+    if is_lost {
+        decoded.broken += 1;
+    }
     if record.is_empty() {
         return (ControlFlow::Continue(()), end);
     }
     let has_comma = has_comma(&packet[at..end]);
     let flow = match ParsedLine::new(record).filter(|_| !has_comma) {
         None => {
-            decoded.broken += 1;
+            decoded.broken += u64::from(!is_lost);
             ControlFlow::Continue(())
         }
         Some(line) if Metadata::is_phase(line.top("ph").scalar()) => {

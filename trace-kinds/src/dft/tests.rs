@@ -175,6 +175,18 @@ fn frames_of_records_are_ignored() {
 }
 
 #[test]
+fn zeros_after_the_beginning_are_broken() {
+    check(
+        "\0\0{\"ph\":\"X\"}\n\0\0\n\0\0{\"ph\":\"X\"}\n{\"ph\":\0\0\n\0",
+        expect![[r#"
+        | ph="X"
+        | ph="X"
+        2 events, 0 metadata, 4 broken
+    "#]],
+    );
+}
+
+#[test]
 fn lines_with_a_comma_are_broken() {
     check(
         "[{\"ph\":\"X\"},\r\n{\"ph\":\"X\"}\n{\"ph\":\"X\"} ,\n,{\"ph\":\"M\"}\n{\"ph\":\"X\"}]",
@@ -297,7 +309,7 @@ fn count_by_json(text: &[u8]) -> Decoded {
     let mut decoded = Decoded::default();
     for line in text.split(|byte| *byte == b'\n') {
         let line = String::from_utf8_lossy(line);
-        let line = line.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        let line = line.trim();
         if line.is_empty() || line == "," || line == "[" || line == "]" {
             continue;
         }

@@ -25,7 +25,7 @@ impl Adopt {
         client: &Client,
     ) -> Result<Exit, CommandError> {
         let job = client.adopt_storage(self.storage, self.force).await?;
-        let document = jobs::watch(context, client, job).await?;
+        let document = jobs::watch(context, client, job, "waiting for the takeover").await?;
         let adopted: Adopted =
             serde_json::from_value(document).map_err(|error| ClientError::Answer {
                 url: self.storage.to_string(),

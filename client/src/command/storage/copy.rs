@@ -68,7 +68,7 @@ impl Copy {
             request.insert("allow_incomplete".to_owned(), true.into());
         }
         let job = client.copy_storage(source, &Value::Object(request)).await?;
-        let copied = watch(context, client, job).await?;
+        let copied = watch(context, client, job, "waiting for the copy").await?;
         context.print(&copied, || {
             let storage = copied["storage"].as_str().unwrap_or_default();
             let packets = copied["packets"].as_u64().unwrap_or_default();

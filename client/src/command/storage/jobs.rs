@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use io_analysis::{TextTable, bytes_text};
@@ -12,6 +12,8 @@ use crate::http::{Client, Job};
 /// The first and the longest wait between two polls of a job.
 const POLL_FIRST: Duration = Duration::from_millis(20);
 const POLL_MAX: Duration = Duration::from_millis(500);
+/// What is done sooner is not worth a word.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(super) struct Jobs {
@@ -47,13 +49,16 @@ impl Jobs {
     }
 }
 
-/// Waits for a job with a progress bar and returns its result. An interrupt cancels the job.
+/// Waits for a job with a progress bar and returns its result; a wait that takes longer is said. An
+/// interrupt cancels the job.
 pub(super) async fn watch(
     context: &Context,
     client: &Client,
     mut job: Job,
+    what: &'static str,
 ) -> Result<Value, CommandError> {
     let progress = Progress::new(context, 0);
+    let begin = Instant::now();
     let mut delay = POLL_FIRST;
     let mut is_cancelled = false;
     while job.is_running() {
@@ -66,9 +71,30 @@ pub(super) async fn watch(
         }
         delay = POLL_MAX.min(delay * 2);
         job = client.job(job.id).await?;
+        if begin.elapsed() > PATIENCE {
+            progress.say(what);
+        }
         progress.set_total(job.bytes_total.unwrap_or(0));
         progress.set_done(job.bytes_done);
     }
     progress.clear();
     Ok(job.outcome()?)
+}
+
+/// The result of a request that the server answers when its work is done; a wait that takes longer
+/// is said.
+pub(super) async fn answered<T>(
+    context: &Context,
+    request: impl Future<Output = T>,
+    what: &'static str,
+) -> T {
+    let mut request = std::pin::pin!(request);
+    tokio::select! {
+        answer = &mut request => return answer,
+        () = tokio::time::sleep(PATIENCE) => {}
+    }
+    if context.says_waits() {
+        context.note(what);
+    }
+    request.await
 }

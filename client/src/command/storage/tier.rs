@@ -51,7 +51,7 @@ impl Tier {
             match self.action {
                 Some(action) => {
                     let job = client.tier_storage(storage.id, action.name()).await?;
-                    jobs::watch(context, client, job).await?
+                    jobs::watch(context, client, job, "waiting for the object store").await?
                 }
                 None => storage.more.get("tier").cloned().ok_or_else(|| {
                     ClientError::input("the server has no object store".to_owned())

@@ -9,7 +9,7 @@ use trace_kinds::chrome::ChromeDecoder;
 use trace_kinds::dft::TimeUnit;
 use trace_kinds::rocksdb::{RocksdbDecoder, TraceKind};
 
-use super::{SpanFields, ctf_facts, dft_facts, span_facts};
+use super::{PacketContent, SpanFields, ctf_facts, dft_facts, span_facts};
 
 #[expect(clippy::disallowed_methods, reason = "a test reads its traces")]
 fn data(name: &str) -> Vec<u8> {
@@ -32,9 +32,10 @@ fn packets_of_lttng_have_time_span_count_and_losses() {
     let mut before = Some(0);
     let mut all = Vec::new();
     for cut in cuts.windows(2) {
-        let (facts, discarded) = ctf_facts(&plan, &stream[cut[0]..cut[1]], before);
-        before = discarded;
-        all.push(facts);
+        let content = ctf_facts(&plan, &stream[cut[0]..cut[1]], before);
+        before = content.discarded;
+        assert_eq!(content.unreadable, 0);
+        all.push(content.facts);
     }
     let mut reader = EventReader::new(&plan, &stream);
     let mut events = 0;
@@ -65,7 +66,8 @@ fn losses_need_the_preceding_packet() {
     let plan = lttng_plan();
     let packet = data("lttng/uid/0/64-bit/chan_0");
     for (before, lost) in [(Some(0), Some(0)), (None, None), (Some(7), None)] {
-        assert_eq!(ctf_facts(&plan, &packet, before).0.lost, lost, "{before:?}");
+        let facts = ctf_facts(&plan, &packet, before).facts;
+        assert_eq!(facts.lost, lost, "{before:?}");
     }
 }
 
@@ -73,12 +75,16 @@ fn losses_need_the_preceding_packet() {
 fn an_invalid_packet_has_the_events_before_the_damage_and_no_other_facts() {
     let plan = lttng_plan();
     let packet = data("lttng/uid/0/64-bit/chan_1");
-    let facts = |events: u32| Facts {
-        events: (events > 0).then_some(events),
-        ..Facts::default()
+    let content = |events: u32| PacketContent {
+        facts: Facts {
+            events: (events > 0).then_some(events),
+            ..Facts::default()
+        },
+        unreadable: 1,
+        ..PacketContent::default()
     };
     for (damaged, events) in [(&packet[..1000], 12), (&packet[1..5000], 0), (b"x", 0)] {
-        assert_eq!(ctf_facts(&plan, damaged, Some(0)), (facts(events), None));
+        assert_eq!(ctf_facts(&plan, damaged, Some(0)), content(events));
     }
     let fields = SpanFields::default();
     let mut decoder = RocksdbDecoder::new(TraceKind::Io, &fields.table);
@@ -88,7 +94,7 @@ fn an_invalid_packet_has_the_events_before_the_damage_and_no_other_facts() {
         (&trace[1..], 0),
         (b"x", 0),
     ] {
-        assert_eq!(span_facts(&mut decoder, &fields, damaged), facts(events));
+        assert_eq!(span_facts(&mut decoder, &fields, damaged), content(events));
     }
 }
 
@@ -100,7 +106,7 @@ fn records_of_rocksdb_have_time_span_and_count() {
         (TraceKind::BlockCache, "bc_small.trace", 1180),
     ] {
         let mut decoder = RocksdbDecoder::new(kind, &fields.table);
-        let facts = span_facts(&mut decoder, &fields, &data(name));
+        let facts = span_facts(&mut decoder, &fields, &data(name)).facts;
         assert_eq!(facts.events, Some(events), "{name}");
         let (begin, end) = facts.time_span.unwrap();
         // Both were recorded within a minute of 2026-11-21.
@@ -124,14 +130,21 @@ fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
         "{\"name\":\"CM\",\"ph\":4,\"args\":{\"name\":\"time_metric\",\"value\":\"NS\"}}\n";
     const EVENTS: &str = "{\"name\":\"a\",\"ph\":\"X\",\"ts\":50,\"dur\":7,\"args\":{}}\n\
                           {\"name\":\"b\",\"ph\":\"X\",\"ts\":40,\"dur\":30,\"args\":{}}\n";
+    const NONSENSE: &str = "nonsense\n";
     let check = |packet: &str, unit, span, events, unit_after| {
-        let (facts, after) = dft_facts(&SpanFields::default(), packet.as_bytes(), unit);
+        let content = dft_facts(&SpanFields::default(), packet.as_bytes(), unit);
+        let facts = content.facts;
         assert_eq!((facts.time_span, facts.events), (span, events), "{packet}");
-        assert_eq!(after, unit_after, "{packet}");
+        assert_eq!(content.unit, unit_after, "{packet}");
+        assert_eq!(
+            content.unreadable,
+            u64::from(packet == NONSENSE),
+            "{packet}"
+        );
         let basis = unit_after.map(|unit| u32::try_from(unit.nanoseconds()).unwrap());
         assert_eq!(facts.time_basis, basis, "{packet}");
         let compressed = dft_facts(&SpanFields::default(), &gzip(packet), unit);
-        assert_eq!(compressed, (facts, after), "{packet}");
+        assert_eq!(compressed, content, "{packet}");
     };
     let (us, ns) = (Some(TimeUnit::Microsecond), Some(TimeUnit::Nanosecond));
     check(EVENTS, us, Some((40_000, 70_000)), Some(2), us);
@@ -140,34 +153,59 @@ fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
     check(&[UNIT, EVENTS].concat(), us, Some((40, 70)), Some(2), ns);
     check(&[EVENTS, UNIT].concat(), None, Some((40, 70)), Some(2), ns);
     check(UNIT, us, None, Some(0), ns);
-    check("nonsense\n", us, None, Some(0), us);
+    check(NONSENSE, us, None, Some(0), us);
     // A query can match a start that is not a whole number of nanoseconds.
     for odd in ["12.0005", "\"0.5\"", "18446744073709551615"] {
         let line = format!("{{\"name\":\"c\",\"ph\":\"X\",\"ts\":{odd},\"args\":{{}}}}\n");
         check(&[EVENTS, &line].concat(), ns, None, Some(3), ns);
     }
-    let (facts, after) = dft_facts(&SpanFields::default(), &[0x1f, 0x8b, 8], us);
-    assert_eq!((facts.time_span, facts.events, after), (None, Some(0), us));
+    let content = dft_facts(&SpanFields::default(), &[0x1f, 0x8b, 8], us);
+    let facts = content.facts;
+    assert_eq!((facts.time_span, facts.events), (None, Some(0)));
+    assert_eq!((content.unreadable, content.unit), (1, us));
     // Too long to be inflated on arrival.
     let bomb = gzip(&" ".repeat(40 << 20));
-    let (facts, after) = dft_facts(&SpanFields::default(), &bomb, us);
-    assert_eq!((facts, after), (Facts::default(), us));
+    let content = dft_facts(&SpanFields::default(), &bomb, us);
+    let not_read = PacketContent {
+        unit: us,
+        ..PacketContent::default()
+    };
+    assert_eq!(content, not_read);
 }
 
 #[test]
 fn packets_of_chrome_traces_have_time_span_and_count() {
-    let check = |packet: &str, span, events| {
+    let check = |packet: &str, span, events, unreadable| {
         let fields = SpanFields::default();
         let mut decoder = ChromeDecoder::new(&fields.table);
-        let facts = span_facts(&mut decoder, &fields, packet.as_bytes());
+        let content = span_facts(&mut decoder, &fields, packet.as_bytes());
+        let facts = content.facts;
         assert_eq!((facts.time_span, facts.events), (span, events), "{packet}");
+        assert_eq!(content.unreadable, unreadable, "{packet}");
     };
     let begin = "{\"ph\":\"B\",\"ts\":7}";
     let slice = "{\"ph\":\"X\",\"ts\":2.5,\"dur\":3}";
-    check(&format!("[{slice}]"), Some((2_500, 5_500)), Some(1));
-    check(&format!(",{slice},{begin},"), Some((2_500, 7_000)), Some(2));
+    check(&format!("[{slice}]"), Some((2_500, 5_500)), Some(1), 0);
+    check(
+        &format!(",{slice},{begin},"),
+        Some((2_500, 7_000)),
+        Some(2),
+        0,
+    );
     let end = "{\"ph\":\"E\",\"ts\":9}";
-    check(&format!("[{begin},{end}]"), Some((7_000, 9_000)), Some(2));
-    check(&format!("[{slice},{{\"ph\""), None, Some(1));
-    check("nonsense", None, None);
+    check(
+        &format!("[{begin},{end}]"),
+        Some((7_000, 9_000)),
+        Some(2),
+        0,
+    );
+    let odd = "{\"ph\":\"X\",\"ts\":\"x\"}";
+    check(
+        &format!("[{slice},{odd}]"),
+        Some((2_500, 5_500)),
+        Some(1),
+        1,
+    );
+    check(&format!("[{slice},{{\"ph\""), None, Some(1), 1);
+    check("nonsense", None, None, 1);
 }
