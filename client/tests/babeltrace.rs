@@ -122,6 +122,23 @@ fn names_and_properties() {
     }
 }
 
+/// Events without a time have other separators.
+#[test]
+fn properties_of_a_trace_without_a_clock() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let metadata = "/* CTF 1.8 */\n\
+        trace { major = 1; minor = 8; byte_order = le; };\n\
+        event { name = \"e\"; fields := struct { integer { size = 8; } a; }; };\n";
+    std::fs::write(folder.path().join("metadata"), metadata).expect("a file");
+    std::fs::write(folder.path().join("stream"), [1, 2]).expect("a file");
+    for fields in ["all", "trace", "trace:hostname", "loglevel"] {
+        for names in ["all", "none", "header"] {
+            let options = ["--fields", fields, "--names", names];
+            check_in(&options, &options, folder.path(), "UTC");
+        }
+    }
+}
+
 #[test]
 fn windows_include_their_end() {
     let (begin, end) = ("06:22:28.022833023", "06:22:28.022834024");

@@ -175,7 +175,7 @@ impl<W> Reading<W> {
             report.skipped.extend(unreadable.skipped(planned.source));
         }
         report.add_slice_faults();
-        report.notes.extend(report.counters.unpaired_note());
+        report.notes.extend(report.counters.pairing.notes());
         self.workers
     }
 }

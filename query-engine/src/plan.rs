@@ -140,9 +140,7 @@ impl Plan<'_> {
             Some(evidence) => {
                 let pruned = self.prune(evidence, filters, source.reads_records())?;
                 if self.needs_durations() && !pruned.summarized.is_empty() {
-                    let (unpaired, is_cut) = source.unpaired(&pruned.summarized);
-                    self.report.counters.unpaired += unpaired;
-                    self.report.counters.is_pairing_cut |= is_cut;
+                    self.report.counters.pairing += source.pairing(&pruned.summarized);
                 }
                 let mut tasks = source.tasks(Some(&pruned.left));
                 tasks.extend(pruned.slowest);

@@ -7,7 +7,9 @@ use std::sync::OnceLock;
 
 use chunk_index::{ChromeUnpaired, Index, StoredMark};
 use storage_format::checksum::{crc32c, crc32c_append};
-use trace_kinds::chrome::{Durations, MarkKind, OutsideDurations, Unpaired, UnpairedMark};
+use trace_kinds::chrome::{
+    Durations, MARKS_MAX, MarkKind, OutsideDurations, Unpaired, UnpairedMark,
+};
 
 /// Durations that are found when the first is asked for.
 pub(crate) struct LazyDurations {
@@ -42,6 +44,12 @@ impl OutsideDurations for LazyDurations {
     fn is_cut(&self) -> bool {
         self.found.get().is_some_and(OutsideDurations::is_cut)
     }
+
+    fn is_disordered(&self) -> bool {
+        self.found
+            .get()
+            .is_some_and(OutsideDurations::is_disordered)
+    }
 }
 
 /// The durations of a stream of one part.
@@ -49,22 +57,65 @@ pub(crate) fn durations(unpaired: &Unpaired) -> Durations {
     unpaired.durations(1).pop().unwrap_or_default()
 }
 
-/// What events of chunks that are not read have in common with those that are: the number of begins
-/// whose end is not known, and whether begins and ends are missing.
-pub(crate) fn unpaired_in(
+/// What must be said about durations of slices.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pairing {
+    /// Begins whose end is not known.
+    pub unpaired: u64,
+    /// Whether their ends may be known: too many begins and ends have no partner in their packet.
+    pub is_cut: bool,
+    /// Whether threads did not write their records in the order of their times.
+    pub is_disordered: bool,
+}
+
+impl std::ops::AddAssign for Pairing {
+    fn add_assign(&mut self, other: Pairing) {
+        self.unpaired += other.unpaired;
+        self.is_cut |= other.is_cut;
+        self.is_disordered |= other.is_disordered;
+    }
+}
+
+impl Pairing {
+    /// What the user should know about durations, where somebody asked for them.
+    pub(crate) fn notes(self) -> impl Iterator<Item = String> {
+        let disordered = self.is_disordered.then(|| {
+            "threads did not write their records in the order of their times: some durations of \
+             begin events depend on where the packets of the trace end"
+                .to_owned()
+        });
+        let unpaired = if self.is_cut {
+            Some(format!(
+                "begin events may have no duration although they end: more begins and ends have no \
+                 partner in their packet than are remembered ({MARKS_MAX} of a stream)"
+            ))
+        } else {
+            let count = self.unpaired;
+            let missing = format!("{count} begin events have no duration: their end is missing");
+            (count > 0).then_some(missing)
+        };
+        unpaired.into_iter().chain(disordered)
+    }
+}
+
+/// As of events that are read, of those in chunks that are not.
+pub(crate) fn pairing_in(
     index: &Index,
     chunks: &[usize],
     outside: Option<&dyn OutsideDurations>,
-) -> (u64, bool) {
+) -> Pairing {
     let Some(outside) = outside else {
-        return (0, false);
+        return Pairing::default();
     };
     let chunks = chunks
         .iter()
         .filter_map(|number| index.chunks().get(*number));
     let ranges = chunks.map(|chunk| chunk.offset..chunk.offset.saturating_add(chunk.length));
-    let unpaired = ranges.map(|range| outside.unpaired(&range)).sum();
-    (unpaired, outside.is_cut())
+    Pairing {
+        unpaired: ranges.map(|range| outside.unpaired(&range)).sum(),
+        is_cut: outside.is_cut(),
+        is_disordered: outside.is_disordered(),
+    }
 }
 
 /// The attachment of an index whose chunks have the durations of `outside`.

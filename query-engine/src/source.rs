@@ -3,10 +3,10 @@
 use chunk_index::{Chunk, ColumnFilter, Index};
 use query_language::{BareUnit, Expr, FieldTable, Filter};
 use storage_format::StorageId;
-use trace_kinds::chrome::MARKS_MAX;
 use trace_kinds::gzip::{Inflater, Scanner, TextBuffer};
 use trace_kinds::{Decoded, EachEvent, Origin};
 
+use crate::slices::Pairing;
 use crate::{Evidence, Progress, ReadError};
 
 /// Something that can be read in chunks, independently of each other.
@@ -61,10 +61,9 @@ pub trait ChunkSource: Send + Sync {
     /// without an index, selects the complete source.
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task>;
 
-    /// The number of begins without a known end in these chunks, and whether begins and ends are
-    /// missing for the lack of memory. Durations of summaries come without that.
-    fn unpaired(&self, _chunks: &[usize]) -> (u64, bool) {
-        (0, false)
+    /// What must be said about the durations in these chunks. Summaries come without that.
+    fn pairing(&self, _chunks: &[usize]) -> Pairing {
+        Pairing::default()
     }
 
     /// Whether [`ChunkSource::narrow`] can exclude chunks.
@@ -239,32 +238,14 @@ pub struct Counters {
     pub answered_by_columns: usize,
     /// What the bytes contained.
     pub decoded: Decoded,
-    /// Events whose duration was requested and is unknown, because no end is known.
-    pub unpaired: u64,
-    /// Whether ends may be known: too many begins and ends have no partner in their packet.
-    pub is_pairing_cut: bool,
+    /// What must be said about durations that were requested.
+    pub pairing: Pairing,
     /// What could not be read of what slices may end in.
     pub slice_faults: Vec<String>,
     /// What could not be read and was skipped, as messages.
     pub faults: Vec<String>,
     /// Damaged parts of indexes, for which the data was read instead.
     pub damaged: Vec<String>,
-}
-
-impl Counters {
-    /// What the user should know about events without a duration.
-    pub(crate) fn unpaired_note(&self) -> Option<String> {
-        if self.is_pairing_cut {
-            return Some(format!(
-                "begin events may have no duration although they end: more begins and ends have no \
-                 partner in their packet than are remembered ({MARKS_MAX} of a stream)"
-            ));
-        }
-        (self.unpaired > 0).then(|| {
-            let count = self.unpaired;
-            format!("{count} begin events have no duration: their end is missing")
-        })
-    }
 }
 
 impl std::ops::AddAssign for Counters {
@@ -274,8 +255,7 @@ impl std::ops::AddAssign for Counters {
         self.column_bytes += other.column_bytes;
         self.answered_by_columns += other.answered_by_columns;
         self.decoded += other.decoded;
-        self.unpaired += other.unpaired;
-        self.is_pairing_cut |= other.is_pairing_cut;
+        self.pairing += other.pairing;
         self.slice_faults.extend(other.slice_faults);
         self.faults.extend(other.faults);
         self.damaged.extend(other.damaged);

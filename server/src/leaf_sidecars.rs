@@ -1,7 +1,7 @@
 //! The chunk indexes, or the provenance, of the leaves of a storage: in files of their own, and in
 //! bundles.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use storage_format::{DataFileId, LeafId, StorageId};
 
 use crate::stored_file::StoredFile;
 
-/// Where the sidecars of leaves are, as the folder of their storage was at one instant.
+/// Where the sidecars of leaves are, as the folder of their storage was listed.
 pub(crate) struct LeafSidecars {
     engine: Engine,
     content: BundleContent,
@@ -22,6 +22,7 @@ pub(crate) struct LeafSidecars {
     /// In files of their own.
     loose: HashMap<LeafId, DerivedInfo>,
     bundles: Bundles,
+    listed: BTreeSet<(FileName, u64)>,
 }
 
 impl LeafSidecars {
@@ -41,9 +42,11 @@ impl LeafSidecars {
             cause,
             loose: HashMap::new(),
             bundles: Bundles::default(),
+            listed: BTreeSet::new(),
         };
         let mut files = Vec::new();
         for info in engine.reading().derived_files(id).await? {
+            sidecars.listed.insert((info.name.clone(), info.length));
             match (content, &info.name) {
                 (BundleContent::Indexes, FileName::ChunkIndex(leaf))
                 | (BundleContent::Provenance, FileName::Provenance(leaf)) => {
@@ -118,6 +121,12 @@ impl LeafSidecars {
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         self.fetch(info).fetch_one(0..info.length).map(Some)
+    }
+
+    /// The names and lengths of all sidecars. A folder that changes while it is listed may be listed
+    /// without files that were in it all the time under one name or another.
+    pub(crate) fn listed(&self) -> &BTreeSet<(FileName, u64)> {
+        &self.listed
     }
 
     /// What the sidecars are.

@@ -10,8 +10,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use query_language::time::parse_duration;
 use server::{
-    Addresses, Config, ConfigErrors, Overrides, create_operator_token, run, start_logging,
-    verify_audit,
+    Addresses, Config, ConfigErrors, Overrides, check_named_files, create_operator_token, run,
+    start_logging, verify_audit,
 };
 
 /// Every request allocates and frees buffers of packet size. The allocator of the C library returns
@@ -102,8 +102,8 @@ enum TokenCommand {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Check the settings of file, environment and flags: print the effective ones, or everything
-    /// that is invalid, with exit code 2.
+    /// Check the settings of file, environment and flags, and the files that they name: print the
+    /// effective settings, or everything that is invalid, with exit code 2.
     Check,
 }
 
@@ -132,6 +132,15 @@ fn main() -> ExitCode {
         }
     };
     let is_check = matches!(flags.command, Some(Command::Config(ConfigCommand::Check)));
+    if is_check {
+        let problems = check_named_files(&config);
+        for problem in &problems {
+            fail(&std::io::Error::other(problem.clone()), EXIT_USAGE);
+        }
+        if !problems.is_empty() {
+            return ExitCode::from(EXIT_USAGE);
+        }
+    }
     if is_check || flags.print_config {
         return printed(&config.to_toml());
     }

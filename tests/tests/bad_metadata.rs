@@ -54,6 +54,12 @@ fn packets_without_readable_metadata_are_stored_and_decoded_later() {
         "{errors}"
     );
 
+    let unreadable = || {
+        let path = format!("/storages/{storage}/status");
+        server.api().done("GET", &path, None)["unreadable_records"].clone()
+    };
+    assert_ne!(unreadable(), 0);
+
     // Without the permission, the server refuses it and says where the fault is.
     let request = Request::new("PUT", "/api/v1/agents/host/metadata").body(broken.as_bytes());
     let refused = server.api().send(&request).unwrap();
@@ -64,6 +70,8 @@ fn packets_without_readable_metadata_are_stored_and_decoded_later() {
     let pushed = run(&server, &push);
     let errors = String::from_utf8_lossy(&pushed.stderr).into_owned();
     assert_eq!(pushed.status.code(), Some(0), "{errors}");
+    assert_eq!(unreadable(), 0);
     let (code, found, errors) = count(&server, &storage);
     assert_eq!((code, found.as_str()), (Some(0), "800"), "{errors}");
+    assert_eq!(unreadable(), 0);
 }

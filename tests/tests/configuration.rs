@@ -62,6 +62,52 @@ fn config_check_reports_invalid_settings() {
     assert!(!std::path::Path::new(data).exists());
 }
 
+#[test]
+fn config_check_reads_the_files_that_settings_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("wrong");
+    std::fs::write(&wrong, "no key\n").unwrap();
+    let wrong = wrong.to_str().unwrap();
+    let data = folder.path().join("data");
+    let arguments = ["config", "check", "--data-dir", data.to_str().unwrap()];
+    let store = ("TRACEHOLD_OBJECT_STORE_URL", "s3://bucket/of-traces");
+    let cases: [(&[(&str, &str)], &str); 4] = [
+        (
+            &[
+                ("TRACEHOLD_TLS_CERTIFICATE_FILE", "/nothing"),
+                ("TRACEHOLD_TLS_KEY_FILE", wrong),
+            ],
+            "tls",
+        ),
+        (
+            &[
+                ("TRACEHOLD_SEAL_AT_FINALIZATION", "true"),
+                ("TRACEHOLD_SEAL_KEY_FILE", wrong),
+            ],
+            "seal.key_file",
+        ),
+        (
+            &[
+                store,
+                ("TRACEHOLD_OBJECT_STORE_CREDENTIALS_FILE", "/nothing"),
+            ],
+            "object_store",
+        ),
+        (
+            &[store, ("TRACEHOLD_OBJECT_STORE_CREDENTIALS_FILE", wrong)],
+            "object_store",
+        ),
+    ];
+    for (env, key) in cases {
+        let (code, text) = check(&arguments, env);
+        let line = format!("traceholdd: {key}: ");
+        assert!(
+            code == Some(2) && text.starts_with(&line),
+            "{env:?}: {text}"
+        );
+    }
+}
+
 /// The settings that are numbers, as `section.key`.
 fn numbers() -> Vec<(String, String)> {
     let (_, text) = check(&["config", "check"], &[]);

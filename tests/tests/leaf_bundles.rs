@@ -166,21 +166,27 @@ fn check_download(server: &Server, storage: &str, copy: &Path) {
         assert_eq!(leaves.len(), server.api().leaves(storage).len());
         assert!(leaves.iter().all(|leaf| leaf["sidecar"].is_object()));
     }
+    let path = named("idx");
+    let whole = fs::read(&path).unwrap();
+    check_damage(&path, &verify);
+    fs::write(&path, whole).unwrap();
     let path = named("pidx");
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[100] ^= 1;
-    fs::write(&path, bytes).unwrap();
-    let (code, out, _) = run(&verify);
-    assert_eq!(code, 1, "{out}");
-    assert!(
-        out.contains(path.file_name().unwrap().to_str().unwrap()),
-        "{out}"
-    );
+    check_damage(&path, &verify);
     let (code, out, _) = run(&["inspect", path.to_str().unwrap()]);
     assert_eq!(code, 1, "{out}");
     let shown: Value = serde_json::from_str(&out).unwrap();
     let damaged = shown["leaves"].as_array().unwrap().iter();
     assert_eq!(damaged.filter(|leaf| leaf["damage"].is_string()).count(), 1);
+}
+
+/// Damages a file, which the verification finds.
+fn check_damage(path: &Path, verify: &[&str]) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[100] ^= 1;
+    fs::write(path, bytes).unwrap();
+    let (code, out, _) = run(verify);
+    let name = path.file_name().unwrap().to_str().unwrap();
+    assert!(code == 1 && out.contains(name), "{out}");
 }
 
 #[test]

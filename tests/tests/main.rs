@@ -89,6 +89,7 @@ mod server_traps;
 mod service_manager;
 mod shares;
 mod shutdown;
+mod slice_order;
 mod slow_senders;
 mod span_limits;
 mod splits;

@@ -363,8 +363,16 @@ fn a_push_says_what_was_there_and_what_was_repaired() {
         "{lenient}"
     );
     for (name, text, records) in [
-        ("broken.json", format!("[{slice}{{\"ph\":\"X\",\"ts\":\"x\"}}]"), "1 record"),
-        ("broken.pfw", "{\"ph\":\"X\",\"ts\":1}\n\0\0\nnonsense\n".to_owned(), "2 records"),
+        (
+            "broken.json",
+            format!("[{slice}{{\"ph\":\"X\",\"ts\":\"x\"}}]"),
+            "1 record",
+        ),
+        (
+            "broken.pfw",
+            "{\"ph\":\"X\",\"ts\":1}\n\0\0\nnonsense\n".to_owned(),
+            "2 records",
+        ),
     ] {
         let path = folder.path().join(name);
         fs::write(&path, text).unwrap();

@@ -201,7 +201,11 @@ async fn a_batch_continues_after_the_accepted_packets() {
         .push(&target(), 7, 5, &packets)
         .await
         .unwrap();
-    let numbers: Vec<_> = receipts.receipts.iter().map(|receipt| receipt.sequence).collect();
+    let numbers: Vec<_> = receipts
+        .receipts
+        .iter()
+        .map(|receipt| receipt.sequence)
+        .collect();
     assert_eq!(numbers, [5, 6, 7, 8]);
     assert_eq!(server.seen().len(), 3);
 }

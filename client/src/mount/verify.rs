@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use chunk_index::{Bundle, BundleError, BundleOwner, Provenance};
+use chunk_index::{Bundle, BundleError, BundleOwner, Provenance, Sidecar};
 use query_engine::{Fetch, LocalFile};
 use storage_format::checksum_file::{ChecksumFile, FileChecksums, PIECE_BYTES, PieceSums};
 use storage_format::local_file::LocalFile as FetchedFiles;
@@ -19,8 +19,8 @@ use crate::http::{Damage, VerifyReport};
 const READ_BYTES: usize = 1 << 20;
 /// Places of damage in one file that are reported.
 const PLACES_MAX: usize = 64;
-/// Longer files of provenance are not written.
-const PROVENANCE_BYTES_MAX: u64 = 256 << 20;
+/// Longer files of one leaf are not written.
+const LEAF_FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Reads all files of the storage in a folder that `mount` or `download` wrote, and compares them
 /// with the storage file. A mount has no data files, and is not damaged because of that.
@@ -52,7 +52,7 @@ pub fn verify_folder(folder: &Path) -> Result<VerifyReport, ClientError> {
             &mut report,
         )?;
     }
-    verify_provenance(folder, id, &mut report)?;
+    verify_derived(folder, id, &mut report)?;
     if report.damage.is_empty() {
         report.packets = storage.totals.packets;
     }
@@ -178,8 +178,9 @@ pub(super) fn different(found: &[u32], expected: &[u32]) -> Vec<u64> {
         .collect()
 }
 
-/// The storage file does not list provenance, so only its own checksum and owner tell.
-fn verify_provenance(
+/// The storage file does not list chunk indexes and provenance, so only their own checksums and
+/// owners tell.
+fn verify_derived(
     folder: &Path,
     id: StorageId,
     report: &mut VerifyReport,
@@ -193,7 +194,14 @@ fn verify_provenance(
                 report.bytes += bytes.len() as u64;
                 fault_of(&bytes, (id, *leaf)).map(|what| (None, what))
             }
-            FileName::Provenances(file) => {
+            FileName::ChunkIndex(_) => {
+                let bytes = LocalFile::open(&path).and_then(|file| read_up_to(&file));
+                let bytes = bytes.map_err(|error| ClientError::file(&path, error))?;
+                report.bytes += bytes.len() as u64;
+                let fault = Sidecar::check(&bytes).err();
+                fault.map(|error| (None, error.to_string()))
+            }
+            FileName::Provenances(file) | FileName::ChunkIndexes(file) => {
                 let bundle = LocalFile::open(&path);
                 let bundle = bundle.map_err(|error| ClientError::file(&path, error))?;
                 let length = bundle.file().metadata();
@@ -201,10 +209,11 @@ fn verify_provenance(
                     .map_err(|error| ClientError::file(&path, error))?
                     .len();
                 report.bytes += length;
-                match fault_of_bundle(&bundle, length, (id, *file)) {
-                    Ok(problem) => problem,
-                    Err(error) => return Err(ClientError::file(&path, error)),
-                }
+                let fault = match name.role() {
+                    FileRole::ChunkIndex => fault_of_indexes(&bundle, length, (id, *file)),
+                    _ => fault_of_bundle(&bundle, length, (id, *file)),
+                };
+                fault.map_err(|error| ClientError::file(&path, error))?
             }
             _ => continue,
         };
@@ -218,7 +227,7 @@ fn verify_provenance(
 
 fn read_up_to(file: &LocalFile) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut limited = file.file().take(PROVENANCE_BYTES_MAX);
+    let mut limited = file.file().take(LEAF_FILE_BYTES_MAX);
     limited.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -229,6 +238,23 @@ fn fault_of(bytes: &[u8], (id, leaf): (StorageId, LeafId)) -> Option<String> {
         Ok(known) if known.owner == format!("{id}/{leaf}") => None,
         Ok(_) => Some("it belongs to another storage".to_owned()),
         Err(error) => Some(error.to_string()),
+    }
+}
+
+/// What is wrong with the chunk indexes in a bundle.
+fn fault_of_indexes(
+    file: &LocalFile,
+    length: u64,
+    (storage, of): (StorageId, DataFileId),
+) -> std::io::Result<Option<(Option<u64>, String)>> {
+    let mut read = |range| file.fetch_one(range);
+    let owner = BundleOwner { storage, file: of };
+    let checked = Bundle::check(length, &mut read).and_then(|()| Bundle::load(length, &mut read));
+    match checked {
+        Ok(bundle) if bundle.owner() == owner => Ok(None),
+        Ok(_) => Ok(Some((None, "it belongs to another storage".to_owned()))),
+        Err(BundleError::Sidecar(error)) => Ok(Some((None, error.to_string()))),
+        Err(BundleError::Io(error)) => Err(error),
     }
 }
 
@@ -247,7 +273,7 @@ fn fault_of_bundle(
     };
     for section in bundle.sections() {
         let at = Some(section.offset);
-        if section.length > PROVENANCE_BYTES_MAX {
+        if section.length > LEAF_FILE_BYTES_MAX {
             let what = format!("the provenance of leaf {} is too long", section.leaf);
             return Ok(Some((at, what)));
         }

@@ -47,10 +47,10 @@ impl Properties {
         self.has_any = true;
     }
 
-    /// The name of the trace. Babeltrace writes no separator after it, or two.
-    fn push_trace(&mut self, name: &str) {
+    /// The name of the trace. Babeltrace writes no separator after it, or two if a time precedes.
+    fn push_trace(&mut self, name: &str, has_time: bool) {
         self.push("trace", name.as_bytes());
-        if self.has_names {
+        if self.has_names && has_time {
             self.text.extend_from_slice(b", ");
         }
         self.has_any = false;
@@ -66,7 +66,7 @@ pub(super) struct Heads<'t> {
 }
 
 impl Heads<'_> {
-    pub(super) fn head(&self, event: &EventClass) -> Box<[u8]> {
+    pub(super) fn head(&self, event: &EventClass, has_time: bool) -> Box<[u8]> {
         let chosen = &self.style.fields;
         let mut properties = Properties {
             text: Vec::new(),
@@ -74,7 +74,7 @@ impl Heads<'_> {
             has_any: false,
         };
         if chosen.trace {
-            properties.push_trace(&self.trace_name());
+            properties.push_trace(&self.trace_name(), has_time);
         }
         let environment = [
             (chosen.hostname, "hostname"),

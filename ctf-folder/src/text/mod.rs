@@ -136,7 +136,9 @@ impl TextPlan {
             let classes = stream.event_classes().iter();
             let clock = stream.default_clock;
             StreamText {
-                heads: classes.map(|event| heads.head(event)).collect(),
+                heads: classes
+                    .map(|event| heads.head(event, clock.is_some()))
+                    .collect(),
                 clock: clock.map(|id| {
                     BabeltraceClock::new(trace.clock_class(id)).shifted(style.clock_offset)
                 }),

@@ -14,7 +14,7 @@ use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 use super::packet_index::PacketIndex;
 use crate::evidence::EVERYTHING;
 use crate::open_sidecar::OpenSidecar;
-use crate::slices::unpaired_in;
+use crate::slices::{Pairing, pairing_in};
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks};
 use crate::stored::{PacketEvents, answer_origin};
 use crate::{Evidence, Fetch, LocalFile, ReadError};
@@ -213,12 +213,12 @@ impl ChunkSource for PacketFile {
         localize(filter, &self.origin)
     }
 
-    fn unpaired(&self, chunks: &[usize]) -> (u64, bool) {
+    fn pairing(&self, chunks: &[usize]) -> Pairing {
         match &self.read_by {
             ReadBy::Chunks(open, _) => {
-                unpaired_in(open.index(), chunks, self.context.outside.as_deref())
+                pairing_in(open.index(), chunks, self.context.outside.as_deref())
             }
-            ReadBy::Groups(..) => (0, false),
+            ReadBy::Groups(..) => Pairing::default(),
         }
     }
 

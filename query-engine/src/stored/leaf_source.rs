@@ -17,7 +17,7 @@ use super::{Leaf, StoredLeaf};
 use crate::evidence::EVERYTHING;
 use crate::open_sidecar::OpenSidecar;
 use crate::skipped::unreadable_records;
-use crate::slices::unpaired_in;
+use crate::slices::{Pairing, pairing_in};
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
 use crate::{Evidence, Fetch, ReadError};
 
@@ -337,12 +337,12 @@ impl ChunkSource for LeafSource {
         }
     }
 
-    fn unpaired(&self, chunks: &[usize]) -> (u64, bool) {
+    fn pairing(&self, chunks: &[usize]) -> Pairing {
         match &self.part {
             Part::Indexed(open, _) => {
-                unpaired_in(open.index(), chunks, self.context.outside.as_deref())
+                pairing_in(open.index(), chunks, self.context.outside.as_deref())
             }
-            Part::Runs(_) | Part::Timed(_) => (0, false),
+            Part::Runs(_) | Part::Timed(_) => Pairing::default(),
         }
     }
 

@@ -71,9 +71,11 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
             flow
         });
         self.counters.decoded_bytes += packet.len() as u64;
-        self.counters.unpaired = self.decoder.unpaired();
+        let pairing = &mut self.counters.pairing;
+        pairing.unpaired = self.decoder.unpaired();
         if let Some(outside) = &self.outside {
-            self.counters.is_pairing_cut |= self.counters.unpaired > 0 && outside.is_cut();
+            pairing.is_cut |= pairing.unpaired > 0 && outside.is_cut();
+            pairing.is_disordered |= outside.is_disordered();
             self.counters.slice_faults.extend(outside.faults());
         }
         match decoded {

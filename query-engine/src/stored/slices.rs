@@ -215,6 +215,7 @@ impl OutsideDurations for LeafSlices {
         if !self.stream.has_begins(self.number) {
             return 0;
         }
+        self.is_asked.store(true, Ordering::Relaxed);
         let durations = self.stream.durations().get(self.number);
         durations.map_or(0, |durations| durations.unpaired(positions))
     }
@@ -222,6 +223,12 @@ impl OutsideDurations for LeafSlices {
     fn is_cut(&self) -> bool {
         let durations = self.stream.found.get();
         durations.is_some_and(|all| all.iter().any(OutsideDurations::is_cut))
+    }
+
+    fn is_disordered(&self) -> bool {
+        let is_asked = self.is_asked.load(Ordering::Relaxed);
+        let durations = self.stream.found.get().filter(|_| is_asked);
+        durations.is_some_and(|all| all.iter().any(OutsideDurations::is_disordered))
     }
 
     fn faults(&self) -> Vec<String> {

@@ -29,7 +29,7 @@ use crate::leaf_sidecars::LeafSidecars;
 /// Packets of a stream that are processed together.
 const PAGE: usize = 1000;
 /// How often provenance that is moved while it is read is looked for.
-const READ_ATTEMPTS: usize = 3;
+const READ_ATTEMPTS: usize = 5;
 
 /// Serializes the requests that change provenance.
 #[derive(Debug, Default)]
@@ -201,13 +201,14 @@ pub(crate) async fn load(
 ) -> Result<BTreeMap<LeafId, Provenance>, StorageError> {
     let wanted: Arc<[LeafId]> = leaves.collect();
     let mut found = BTreeMap::new();
+    let mut listed_before = None;
     for _ in 0..READ_ATTEMPTS {
         let (sidecars, wanted) = (open(engine, id).await?, Arc::clone(&wanted));
         let read_all = move || {
-            let (mut known, mut has_moved) = (BTreeMap::new(), false);
+            let (mut known, mut has_moved, mut is_missing) = (BTreeMap::new(), false, false);
             for leaf in &*wanted {
                 match try_read(&sidecars, *leaf, &owner(id, *leaf)) {
-                    Ok(None) => {}
+                    Ok(None) => is_missing = true,
                     Ok(Some(provenance)) => {
                         known.insert(*leaf, provenance);
                     }
@@ -218,14 +219,17 @@ pub(crate) async fn load(
                     }
                 }
             }
-            (known, has_moved)
+            // While files were moved, neither the old name nor the new one may have been listed.
+            let listed = is_missing.then(|| sidecars.listed().clone());
+            (known, has_moved, listed)
         };
         let read = tokio::task::spawn_blocking(read_all).await;
-        let (known, has_moved) = read.map_err(|_| StorageError::Stopping)?;
+        let (known, has_moved, listed) = read.map_err(|_| StorageError::Stopping)?;
         found = known;
-        if !has_moved {
+        if !has_moved && (listed.is_none() || listed == listed_before) {
             break;
         }
+        listed_before = listed;
     }
     Ok(found)
 }

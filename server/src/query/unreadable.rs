@@ -54,7 +54,12 @@ impl UnreadableData {
         self.0.lock().get(&storage).cloned().unwrap_or_default()
     }
 
-    /// Forgets a storage that was deleted.
+    /// The storages in which something was found.
+    pub(crate) fn storages(&self) -> Vec<StorageId> {
+        self.0.lock().keys().copied().collect()
+    }
+
+    /// Forgets a storage that was deleted, or that may be readable now.
     pub(crate) fn forget(&self, storage: StorageId) {
         self.0.lock().remove(&storage);
     }

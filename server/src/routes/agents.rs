@@ -9,7 +9,7 @@ use axum::extract::{Extension, Path, State};
 use ctf::Leniency;
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
-use storage_core::{Agent, AgentSpec};
+use storage_core::{Agent, AgentSpec, LeafKey};
 use storage_format::agent_file::StreamSpec;
 use storage_format::{AgentId, Codec, LeafType, StreamId};
 use utoipa::{IntoParams, ToSchema};
@@ -319,6 +319,14 @@ pub(super) async fn put_metadata(
         Ok(_) | Err(_) => {}
     }
     app.engine.agents().set_metadata(&id, text).await?;
+    // What could not be decoded without this metadata may be decoded now: the next query tells.
+    for storage in app.unreadable.storages() {
+        let leaves = app.engine.reading().leaf_keys(storage).await;
+        let has_agent = |(_, keys): &(_, Vec<LeafKey>)| keys.iter().any(|key| key.path.agent == id);
+        if leaves.as_ref().is_ok_and(has_agent) {
+            app.unreadable.forget(storage);
+        }
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

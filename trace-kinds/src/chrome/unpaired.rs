@@ -186,13 +186,15 @@ impl Unpaired {
 
     /// The durations of the begins of each part.
     pub fn durations(&self, parts: usize) -> Vec<Durations> {
+        let files = || self.marks.split(|mark| mark.kind == MarkKind::FileStart);
         let empty = Durations {
             is_cut: self.is_cut,
+            is_disordered: files().any(is_disordered),
             ..Durations::default()
         };
         let mut of_parts = vec![empty; parts];
         let part_of = |mark: &UnpairedMark| usize::try_from(mark.part).unwrap_or(usize::MAX);
-        for file in self.marks.split(|mark| mark.kind == MarkKind::FileStart) {
+        for file in files() {
             let is_paired = pair(file, |begin, duration| {
                 if let Some(durations) = of_parts.get_mut(part_of(begin)) {
                     let found = (begin.position, begin.offset, duration);
@@ -254,6 +256,27 @@ impl Unpaired {
     }
 }
 
+/// Whether a thread wrote a record before one of an earlier packet, according to what the packets
+/// of a file leave.
+fn is_disordered(file: &[UnpairedMark]) -> bool {
+    let packet_of = |mark: &UnpairedMark| (mark.part, mark.position);
+    let mut of_tracks: Vec<&UnpairedMark> = file.iter().collect();
+    of_tracks.sort_by_key(|mark| mark.track());
+    of_tracks
+        .chunk_by(|a, b| a.track() == b.track())
+        .any(|track| {
+            let mut latest = i64::MIN;
+            let mut packets = track.chunk_by(|a, b| packet_of(a) == packet_of(b));
+            packets.any(|packet| {
+                let before = latest;
+                latest = packet
+                    .iter()
+                    .fold(latest, |latest, mark| latest.max(mark.ts));
+                packet.iter().any(|mark| mark.ts < before)
+            })
+        })
+}
+
 /// Whether a packet is the first of its file: all others start with a comma.
 fn starts_file(packet: &[u8]) -> bool {
     let text = packet.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(packet);
@@ -303,6 +326,7 @@ pub struct Durations {
     /// Positions of the packets of begins whose end is not known.
     open: Vec<u64>,
     is_cut: bool,
+    is_disordered: bool,
 }
 
 impl Durations {
@@ -346,6 +370,10 @@ pub trait OutsideDurations: std::fmt::Debug + Send + Sync {
     /// Whether there are more begins and ends than are remembered.
     fn is_cut(&self) -> bool;
 
+    /// Whether threads did not write their records in the order of their times, by what is known so
+    /// far. Begins may then have other ends than if all packets were one.
+    fn is_disordered(&self) -> bool;
+
     /// What could not be read of what the durations are found in, if they were asked for.
     fn faults(&self) -> Vec<String> {
         Vec::new()
@@ -363,5 +391,9 @@ impl OutsideDurations for Durations {
 
     fn is_cut(&self) -> bool {
         self.is_cut
+    }
+
+    fn is_disordered(&self) -> bool {
+        self.is_disordered
     }
 }
