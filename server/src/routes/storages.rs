@@ -80,7 +80,8 @@ pub(super) struct StorageDocument {
     /// Bytes of its packets as stored.
     stored_bytes: u64,
     packets: u64,
-    /// Number of events, as far as packets report it.
+    /// Number of events, as counted when packets arrived. Packets that could not be decoded then,
+    /// for want of readable metadata or because they were too long, are counted by queries only.
     events: u64,
     /// Number of events that producers lost, as far as packets report it.
     lost: u64,
