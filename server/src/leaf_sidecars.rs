@@ -123,8 +123,8 @@ impl LeafSidecars {
         self.fetch(info).fetch_one(0..info.length).map(Some)
     }
 
-    /// The names and lengths of all sidecars. A folder that changes while it is listed may be listed
-    /// without files that were in it all the time under one name or another.
+    /// The names and lengths of all sidecars. A folder that changes meanwhile may be listed without
+    /// files that were in it all the time under one name or another.
     pub(crate) fn listed(&self) -> &BTreeSet<(FileName, u64)> {
         &self.listed
     }
