@@ -26,6 +26,7 @@ mod damaged_storages;
 mod delta_table;
 mod disk_low;
 mod disk_probe;
+mod document_blocks;
 mod documents;
 mod downloads;
 mod droppable_packets;

@@ -19,6 +19,11 @@ const PEERS: &[Tool] = &[
         needed_for: "comparing decoded CTF traces",
     },
     Tool {
+        program: "curl",
+        from: Origin::Apt(&["curl"]),
+        needed_for: "the examples of the documents",
+    },
+    Tool {
         program: "faketime",
         from: Origin::Apt(&["faketime"]),
         needed_for: "setting the clock of a server",
@@ -57,6 +62,11 @@ const PEERS: &[Tool] = &[
         program: "radosgw",
         from: Origin::Apt(&["ceph-common", "ceph-mon", "ceph-osd", "radosgw"]),
         needed_for: "an object store as others run it",
+    },
+    Tool {
+        program: "jq",
+        from: Origin::Apt(&["jq"]),
+        needed_for: "the examples of the documents",
     },
     Tool {
         program: "java",
