@@ -43,8 +43,8 @@ pub use power::{check_image, record_power};
 pub use programs::{
     lake_python, object_store_python, openapi_node_modules, openapi_python,
     opentelemetry_node_modules, opentelemetry_python, page_node_modules, perfetto_ui,
-    python_client_python, run_tracehold, run_tracehold_piped, tables_python, tracehold, traceholdd,
-    viztracer_python, without,
+    python_client_python, ray_python, run_tracehold, run_tracehold_piped, spark_python,
+    tables_python, tracehold, traceholdd, viztracer_python, without,
 };
 pub use server::{OtlpAddresses, Server, Settings, small_disk_settings};
 pub use terminal::Terminal;

@@ -51,6 +51,20 @@ pub fn lake_python() -> Option<PathBuf> {
     peer_python("lake")
 }
 
+/// Python with Spark, which needs Java.
+pub fn spark_python() -> Option<PathBuf> {
+    if Command::new("java").arg("-version").output().is_err() {
+        without("java");
+        return None;
+    }
+    peer_python("spark")
+}
+
+/// Python with Ray and its data sets.
+pub fn ray_python() -> Option<PathBuf> {
+    peer_python("ray")
+}
+
 /// Python with moto, and a client of object stores.
 pub fn object_store_python() -> Option<PathBuf> {
     peer_python("object-store")

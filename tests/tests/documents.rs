@@ -1,15 +1,20 @@
 //! Runs the transcripts (```` ```console ````) of documents, and compares what they print.
 //!
-//! In an expected line, `…` is any text; alone on a line, it is any lines.
+//! In an expected line, `…` is any text; alone on a line, it is any lines. Of some documents, a
+//! part runs before the server starts, with the settings (```` ```toml ````) of the document.
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
-use harness::{Server, tracehold, without};
+use harness::{Server, Settings, python_client_python, tracehold, without};
+
+use crate::document_blocks::{Block, blocks};
 
 /// Between the outputs of two commands.
 const MARK: &str = "--- next command ---";
+/// Programs that transcripts use, beside those of every shell.
+const PROGRAMS: [&str; 3] = ["curl", "jq", "babeltrace2"];
 
 /// A command of a document and what it prints.
 #[derive(Debug)]
@@ -18,19 +23,16 @@ struct Example {
     output: Vec<String>,
 }
 
-fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// The commands of all transcripts of a document, in order.
-fn examples(document: &str) -> Vec<Example> {
+/// The commands of a transcript, in order.
+fn examples(transcript: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
-    let mut is_transcript = false;
     let mut is_command = false;
-    for line in document.lines() {
-        if line.starts_with("```") {
-            is_transcript = line == "```console";
-        } else if is_transcript && (is_command || line.starts_with("$ ")) {
+    for line in transcript.lines() {
+        if is_command || line.starts_with("$ ") {
             let text = line.strip_prefix("$ ").unwrap_or(line);
             if is_command {
                 let example = examples.last_mut().unwrap();
@@ -41,7 +43,7 @@ fn examples(document: &str) -> Vec<Example> {
                 examples.push(Example { command, output });
             }
             is_command = text.ends_with('\\');
-        } else if is_transcript {
+        } else {
             let example = examples
                 .last_mut()
                 .expect("a transcript begins with a command");
@@ -83,51 +85,140 @@ fn are_like(lines: &[&str], expected: &[String]) -> bool {
     }
 }
 
-/// Runs the transcripts of a document in one shell, beside the data of the repository.
-fn check(document: &str) {
-    let text = fs::read_to_string(root().join(document)).unwrap();
-    let examples = examples(&text);
-    assert!(!examples.is_empty(), "{document} has no transcript");
-    let (_folder, server, _) = Server::fresh();
-    let place = tempfile::tempdir().unwrap();
-    fs::create_dir(place.path().join("tests")).unwrap();
-    let data = place.path().join("tests/data");
-    std::os::unix::fs::symlink(root().join("tests/data"), data).unwrap();
-    let programs = tracehold();
-    let path = std::env::var("PATH").unwrap();
-    let path = format!("{}:{path}", programs.parent().unwrap().display());
-    let script: String = examples
-        .iter()
-        .map(|example| format!("{}\necho '{MARK}'\n", example.command))
-        .collect();
-    let ran = Command::new("bash")
-        .args(["-c", &format!("exec 2>&1\n{script}")])
-        .current_dir(place.path())
-        .env("PATH", path)
-        .env("TRACEHOLD_SERVER", server.url())
-        .output()
-        .unwrap();
-    let printed = String::from_utf8(ran.stdout).unwrap();
-    let outputs: Vec<&str> = printed.split(&format!("{MARK}\n")).collect();
-    assert_eq!(outputs.len(), examples.len() + 1, "{document}: {printed}");
-    for (example, output) in examples.iter().zip(outputs) {
-        let lines: Vec<&str> = output.lines().collect();
-        assert!(
-            are_like(&lines, &example.output),
-            "{document}: `{}` printed\n{output}",
-            example.command
-        );
+/// Where the transcripts of a document run: beside the data of the repository.
+struct Place<'a> {
+    folder: &'a Path,
+    data: &'a Path,
+}
+
+impl Place<'_> {
+    /// A text of a document, with the folders of the test for those of an installed server.
+    fn localized(&self, text: &str) -> String {
+        let folder = self.folder.to_str().unwrap();
+        text.replace("/var/lib/tracehold", self.data.to_str().unwrap())
+            .replace("/etc/tracehold", folder)
+    }
+
+    fn run(&self, script: &str, server: &str) -> Output {
+        let programs = tracehold();
+        let python = python_client_python().unwrap_or_default();
+        let folders = [
+            programs.parent().unwrap(),
+            python.parent().unwrap_or(Path::new("")),
+        ];
+        let folders = folders.map(|folder| folder.display().to_string()).join(":");
+        let path = std::env::var("PATH").unwrap();
+        Command::new("bash")
+            .args(["-c", &format!("exec 2>&1\n{script}")])
+            .current_dir(self.folder)
+            .env("PATH", format!("{folders}:{path}"))
+            .env("TRACEHOLD_SERVER", server)
+            .output()
+            .unwrap()
+    }
+
+    /// Runs transcripts in one shell, and compares what they print.
+    fn check(&self, document: &str, transcripts: &[&Block], server: &str) {
+        let texts = transcripts.iter().map(|block| self.localized(&block.text));
+        let examples: Vec<Example> = texts.flat_map(|text| examples(&text)).collect();
+        let script: String = examples
+            .iter()
+            .map(|example| format!("{}\necho '{MARK}'\n", example.command))
+            .collect();
+        let ran = self.run(&script, server);
+        let printed = String::from_utf8(ran.stdout).unwrap();
+        let outputs: Vec<&str> = printed.split(&format!("{MARK}\n")).collect();
+        assert_eq!(outputs.len(), examples.len() + 1, "{document}: {printed}");
+        for (example, output) in examples.iter().zip(outputs) {
+            let lines: Vec<&str> = output.lines().collect();
+            assert!(
+                are_like(&lines, &example.output),
+                "{document}: `{}` printed\n{output}",
+                example.command
+            );
+        }
     }
 }
 
-#[test]
-fn the_tour_prints_what_it_says() {
-    check("docs/tour.md");
+/// Whether the programs of a document are there; in CI they are.
+fn has_programs(transcripts: &[&Block]) -> bool {
+    let uses = |program: &str| {
+        let call = format!("{program} ");
+        transcripts.iter().any(|block| block.text.contains(&call))
+    };
+    let is_there = |program: &str| Command::new(program).arg("--version").output().is_ok();
+    let missing = PROGRAMS
+        .iter()
+        .find(|program| uses(program) && !is_there(program));
+    if let Some(program) = missing {
+        without(program);
+    }
+    missing.is_none() && (!uses("python3") || python_client_python().is_some())
 }
 
-#[test]
-fn a_backup_is_made_and_restored_as_the_page_says() {
-    check("docs/backup.md");
+/// Runs the transcripts of a document; those before the block with the line `settings` without a
+/// server.
+fn check_with(document: &str, settings: Option<&str>) {
+    let blocks = blocks(&fs::read_to_string(root().join(document)).unwrap());
+    let is_settings = |block: &Block| settings.is_some_and(|line| block.text.contains(line));
+    let start = blocks.iter().position(is_settings);
+    assert_eq!(
+        start.is_some(),
+        settings.is_some(),
+        "{document}: {settings:?}"
+    );
+    let (before, after) = blocks.split_at(start.unwrap_or(0));
+    let [before, after] = [before, after].map(|blocks| {
+        let transcripts = blocks.iter().filter(|block| block.kind == "console");
+        transcripts.collect::<Vec<_>>()
+    });
+    assert!(!after.is_empty(), "{document} has no transcript");
+    if !has_programs(&after) {
+        return;
+    }
+    let (folder, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(place.path().join("tests")).unwrap();
+    let traces = place.path().join("tests/data");
+    std::os::unix::fs::symlink(root().join("tests/data"), traces).unwrap();
+    let data = folder.path().join("data");
+    let place = Place {
+        folder: place.path(),
+        data: &data,
+    };
+    place.check(document, &before, "");
+    let config = start
+        .map(|at| &blocks[at])
+        .filter(|block| block.kind == "toml");
+    let config = config.map_or_else(String::new, |block| place.localized(&block.text));
+    let server = Server::start(folder.path(), &Settings::with_config(&config));
+    place.check(document, &after, &server.url());
+}
+
+/// A test for each document, and the list of them.
+macro_rules! documents {
+    ($($name:ident $document:literal $settings:expr;)*) => {
+        /// The documents whose transcripts run.
+        pub(crate) const TRANSCRIPTS: &[&str] = &[$($document),*];
+
+        $(#[test]
+        fn $name() {
+            check_with($document, $settings);
+        })*
+    };
+}
+
+documents! {
+    the_first_page_prints_what_it_says "README.md" None;
+    tokens_are_made_as_the_page_says "docs/authentication.md" Some("tracehold storage create");
+    a_backup_is_made_and_restored_as_the_page_says "docs/backup.md" None;
+    the_api_answers_as_the_page_says "docs/http.md" None;
+    the_server_is_traced_as_the_page_says "docs/io-trace.md" None;
+    queries_print_what_the_page_says "docs/query.md" None;
+    recordings_are_made_as_the_page_says "docs/recording.md" None;
+    traces_of_rocksdb_are_analyzed_as_the_page_says "docs/rocksdb-analysis.md" None;
+    seals_are_verified_as_the_page_says "docs/seals.md" Some("at_finalization = true");
+    storages_are_copied_as_the_page_says "docs/storages.md" None;
+    the_tour_prints_what_it_says "docs/tour.md" None;
 }
 
 #[test]

@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use harness::{ObjectStore, Server, lake_python};
+use harness::{ObjectStore, Server, lake_python, spark_python};
 use serde_json::{Value, json};
 
 use crate::delta_table::read;
@@ -140,6 +141,51 @@ fn a_long_log_gets_checkpoints() {
         folder.path(),
     );
     assert_eq!(found, json!({ "version": 9, "files": 9, "read": 1 }));
+}
+
+/// Runs the example of the page for these programs, which has to read what the server answers.
+fn run_example(store: &ObjectStore, kind: &str, python: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = store.settings("one", "table_label = \"lake\"\n");
+    let server = Server::start(&folder.path().join("data"), &settings);
+    let storages: Vec<String> = (0..2).map(|number| stored(&server, number, true)).collect();
+    until("they are not in the table", &server, || {
+        objects(store, ".json").len() == 3
+    });
+    let body = json!({ "storages": storages, "fields": ["ts", "dur", "name", "pid"] });
+    let answer = server.api().call("POST", "/query", Some(&body));
+    let expected = folder.path().join("expected.ndjson");
+    fs::write(&expected, &answer.body).unwrap();
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let output = Command::new(python)
+        .arg(tests.join("tests/table_examples.py"))
+        .arg(tests.join("../docs/object-store.md"))
+        .args([kind, "s3://traces/cluster/tables/dft"])
+        .arg(&expected)
+        .current_dir(folder.path())
+        .env("AWS_ENDPOINT_URL", format!("http://{}", store.address()))
+        .env("AWS_ACCESS_KEY_ID", "AKIATEST")
+        .env("AWS_SECRET_ACCESS_KEY", "secretsecret")
+        .env("AWS_REGION", "us-east-1")
+        .env("AWS_ALLOW_HTTP", "true")
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{kind}: {errors}");
+}
+
+#[test]
+fn the_example_of_the_page_reads_a_table() {
+    if let (Some(store), Some(python)) = (ObjectStore::moto(), lake_python()) {
+        run_example(&store, "python", &python);
+    }
+}
+
+#[test]
+fn spark_reads_the_files_of_a_table() {
+    if let (Some(store), Some(python)) = (ObjectStore::moto(), spark_python()) {
+        run_example(&store, "python spark", &python);
+    }
 }
 
 fn check_in(store: Option<ObjectStore>) {

@@ -27,6 +27,7 @@ mod decoded_values;
 mod delta_table;
 mod disk_low;
 mod disk_probe;
+mod document_blocks;
 mod documents;
 mod downloads;
 mod droppable_packets;

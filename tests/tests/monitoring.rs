@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use harness::{Request, Server, without};
 
+use crate::document_blocks::blocks;
+
 fn repository(path: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join(path)
 }
@@ -63,6 +65,27 @@ fn each_alert_is_fired_by_a_test_and_explained() {
         let fired = format!("{{alertname=\"{alert}\", severity=");
         assert_eq!(tests.matches(&fired).count(), 1, "{alert}");
         assert!(pages.contains(&format!("\n### {alert}\n")), "{alert}");
+    }
+}
+
+#[test]
+fn the_configuration_of_the_page_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = repository("deploy/prometheus/alerts.yaml");
+    fs::copy(rules, folder.path().join("alerts.yaml")).unwrap();
+    let blocks = blocks(&text("docs/monitoring.md"));
+    let configurations = blocks.iter().filter(|block| block.kind == "yaml");
+    for (number, block) in configurations.enumerate() {
+        assert_eq!(number, 0, "one block is the configuration");
+        let path = folder.path().join("prometheus.yml");
+        fs::write(&path, &block.text).unwrap();
+        check_with_promtool(&["check", "config", path.to_str().unwrap()], "");
+        // What a comment says of tokens is a setting, too.
+        let with_token = block.text.replace("# authorization:", "authorization:");
+        assert_ne!(with_token, block.text);
+        fs::write(&path, with_token).unwrap();
+        let arguments = ["check", "config", "--syntax-only", path.to_str().unwrap()];
+        check_with_promtool(&arguments, "");
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use harness::{Server, python_client_python, traceholdd};
+use harness::{Server, python_client_python, ray_python, spark_python, traceholdd};
 
 /// What a program without other packages does with the client.
 const WITHOUT_PACKAGES: &str = "\
@@ -90,23 +90,40 @@ fn the_python_client_needs_no_other_package() {
     assert!(said.contains("pip install 'tracehold[arrow]'"), "{said}");
 }
 
-#[test]
-fn the_python_client_passes_its_tests() {
-    let Some(peer) = python_client_python() else {
+/// Runs tests of the client, beside the packages of a peer.
+fn check(peer: Option<PathBuf>, tests: &[&str]) {
+    // Wheels are built by the packages of this one.
+    let (Some(builder), Some(peer)) = (python_client_python(), peer) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let python = environment_with_client(&peer, folder.path());
+    let python = environment_with_client(&builder, folder.path());
     let path = Path::new(&packages(&python)).join("peer.pth");
     fs::write(path, packages(&peer)).unwrap();
     // What the checkers keep between runs is beside the packages that they read.
-    let caches = peer.parent().unwrap().join("../caches");
+    let caches = builder.parent().unwrap().join("../caches");
     run(Command::new(python)
         .args(["-m", "pytest", "-p", "no:cacheprovider", "--basetemp"])
         .arg(folder.path().join("tests"))
+        .args(tests)
         .env("PROGRAMS_UNDER_TEST", traceholdd().parent().unwrap())
         .env("MYPY_CACHE_DIR", caches.join("mypy"))
         .env("RUFF_CACHE_DIR", caches.join("ruff"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .current_dir(project()));
+}
+
+#[test]
+fn the_python_client_passes_its_tests() {
+    check(python_client_python(), &[]);
+}
+
+#[test]
+fn spark_reads_what_the_server_answers() {
+    check(spark_python(), &["engines/test_spark.py"]);
+}
+
+#[test]
+fn ray_reads_what_the_server_answers() {
+    check(ray_python(), &["engines/test_ray.py"]);
 }

@@ -19,6 +19,11 @@ const PEERS: &[Tool] = &[
         needed_for: "comparing decoded CTF traces",
     },
     Tool {
+        program: "curl",
+        from: Origin::Apt(&["curl"]),
+        needed_for: "the examples of the documents",
+    },
+    Tool {
         program: "faketime",
         from: Origin::Apt(&["faketime"]),
         needed_for: "setting the clock of a server",
@@ -57,6 +62,16 @@ const PEERS: &[Tool] = &[
         program: "radosgw",
         from: Origin::Apt(&["ceph-common", "ceph-mon", "ceph-osd", "radosgw"]),
         needed_for: "an object store as others run it",
+    },
+    Tool {
+        program: "jq",
+        from: Origin::Apt(&["jq"]),
+        needed_for: "the examples of the documents",
+    },
+    Tool {
+        program: "java",
+        from: Origin::Apt(&["default-jre-headless"]),
+        needed_for: "Spark",
     },
     Tool {
         program: "unzip",
@@ -156,6 +171,25 @@ const LAKE: Peer = Peer {
     module: "deltalake, duckdb, polars, pyarrow",
 };
 
+/// Spark with its own Java archives, which reads storages and the files of a Delta Lake table.
+const SPARK: Peer = Peer {
+    name: "spark",
+    packages: &[
+        "deltalake==1.6.6",
+        "pyarrow==26.0.1",
+        "pyspark==4.3.0",
+        "pytest==9.2.0",
+    ],
+    module: "deltalake, pyarrow, pyspark.sql, pytest",
+};
+
+/// Ray, which reads storages in its own processes.
+const RAY: Peer = Peer {
+    name: "ray",
+    packages: &["pyarrow==26.0.1", "pytest==9.2.0", "ray[data]==2.60.0"],
+    module: "pyarrow, pytest, ray.data",
+};
+
 /// The generator of TypeScript types, and the compiler that it needs: it does not run with 6 or 7.
 const OPENAPI_TYPESCRIPT: NodePeer = NodePeer {
     name: "openapi-typescript",
@@ -190,6 +224,8 @@ fn install_peers() -> Outcome {
         VIZTRACER,
         OBJECT_STORE,
         LAKE,
+        SPARK,
+        RAY,
     ] {
         if !install::ensure_peer(peer) {
             missing.push(format!("cannot install {} for Python", peer.name));

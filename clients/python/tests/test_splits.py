@@ -123,6 +123,18 @@ def test_parts_can_be_pickled(thousand: tracehold.Storage) -> None:
     assert events_of(*copies) == events_of(thousand.query())
 
 
+def test_errors_of_workers_can_be_pickled(thousand: tracehold.Storage) -> None:
+    with pytest.raises(tracehold.ExpressionError) as caught:
+        thousand.query("dur > 5MS").count()
+    # Ray Data adds to the arguments of what its workers raise.
+    caught.value.args = (*caught.value.args, "more")
+    # As pickle does, unless a package has other ways for errors, such as distributed.
+    build, arguments, *_ = caught.value.__reduce__()
+    copy = build(*arguments)
+    assert isinstance(copy, tracehold.ExpressionError)
+    assert str(copy) == str(caught.value)
+
+
 def test_dask_in_other_processes_gives_the_same_answer(
     new_storage: NewStorage, tmp_path: Path
 ) -> None:

@@ -122,6 +122,8 @@ pub(super) fn run_inside(folder: &Path) -> Outcome {
     machine.step("nothing remains", PURGED)?;
     machine.step("install on a clean machine", &page("install.md")?)?;
     machine.step("remove without traces", EMPTIED)?;
+    let archive = marked("install.md", "```sh bundle")?;
+    machine.step("run the archive", &format!("{archive}{STARTED}"))?;
     machine.step("run the image's root file system", ROOTFS)
 }
 
@@ -201,21 +203,26 @@ const REFUSED: &str = "refused() { if \"$@\"; then echo \"succeeded: $*\"; retur
 
 /// The commands of a page: its blocks that are marked `sh`.
 fn page(name: &str) -> Outcome<String> {
+    marked(name, "```sh")
+}
+
+/// The blocks of a page that begin with this line.
+fn marked(name: &str, fence: &str) -> Outcome<String> {
     let path = root().join("docs").join(name);
     let text = std::fs::read_to_string(&path).map_err(file_failed(&path))?;
-    let commands = commands_of(&text);
+    let commands = commands_of(&text, fence);
     if commands.is_empty() {
         return Err(Failure::Run(format!("{} has no commands", path.display())));
     }
     Ok(commands)
 }
 
-fn commands_of(page: &str) -> String {
+fn commands_of(page: &str, fence: &str) -> String {
     let mut is_inside = false;
     let mut commands = String::new();
     for line in page.lines() {
         match line {
-            "```sh" => is_inside = true,
+            line if line == fence => is_inside = true,
             "```" => is_inside = false,
             line if is_inside => commands.extend([line, "\n"]),
             _ => {}
@@ -278,6 +285,19 @@ dpkg -P tracehold
 test ! -e /var/lib/tracehold
 ";
 
+/// What the archive started.
+const STARTED: &str = "
+server=$!
+for _ in $(seq 100); do tracehold storage list && break; sleep 0.1; done
+command -v tracehold | grep \"^$PWD/tracehold-\"
+tracehold storage create unpacked
+test -d ~/traces/storages
+man -P cat tracehold-storage-finalize | grep -- --token-file > /dev/null
+complete -p tracehold
+kill -TERM $server
+wait $server
+";
+
 const ROOTFS: &str = "
 mkdir rootfs
 tar -xzpf tracehold-*-rootfs.tar.gz --numeric-owner -C rootfs
@@ -306,8 +326,9 @@ mod tests {
 
     #[test]
     fn commands_are_the_blocks_of_sh() {
-        let page = "text\n```sh\na\nb\n```\n```text\nc\n```\n```sh\nd\n```\n";
-        assert_eq!(commands_of(page), "a\nb\nd\n");
+        let page = "text\n```sh\na\nb\n```\n```sh bundle\nc\n```\n```sh\nd\n```\n";
+        assert_eq!(commands_of(page, "```sh"), "a\nb\nd\n");
+        assert_eq!(commands_of(page, "```sh bundle"), "c\n");
     }
 
     #[test]

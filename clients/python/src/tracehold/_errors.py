@@ -56,6 +56,10 @@ class RefusedError(TraceholdError):
         self.more = {name: value for name, value in document.items() if name not in named}
         super().__init__(status, dict(document), retry_after)
 
+    def __reduce__(self) -> tuple[type[RefusedError], tuple[object, ...]]:
+        """Pickle it without `args`, to which Ray Data adds one of its own."""
+        return type(self), (self.status, self.document, self.retry_after)
+
     def __str__(self) -> str:
         what = self.detail or self.title or "the server refused the request without a reason"
         code = f"{self.code}, " if self.code else ""
