@@ -68,6 +68,7 @@ mod provenance;
 mod proxies;
 mod python_client;
 mod queries;
+mod queries_together;
 mod query_indexes;
 mod quotas;
 mod random_arithmetic;
