@@ -144,7 +144,10 @@ impl Plan<'_> {
                     self.report.counters.unpaired += unpaired;
                     self.report.counters.is_pairing_cut |= is_cut;
                 }
-                let mut tasks = source.tasks(Some(&pruned.left));
+                let mut tasks = match &self.shortcut {
+                    Shortcut::None => filters.request.order.tasks(source, &pruned.left),
+                    Shortcut::Count(_) | Shortcut::Groups(_) => source.tasks(Some(&pruned.left)),
+                };
                 tasks.extend(pruned.slowest);
                 tasks.sort_by_key(|task| task.chunks.first().copied());
                 tasks
