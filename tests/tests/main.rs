@@ -93,6 +93,7 @@ mod slow_senders;
 mod span_limits;
 mod splits;
 mod standing_recording;
+mod stream_activity;
 mod tables;
 mod takeover;
 mod temporary_files;

@@ -1,7 +1,7 @@
 //! Several queries in one request: each answer is that of the query alone, in the order of the
 //! queries, and the problem of one of them is its own.
 
-use harness::Server;
+use harness::{Request, Server};
 use serde_json::{Value, json};
 
 use crate::queries::{push, settings, wait_for_indexes, write_trace};
@@ -31,6 +31,16 @@ fn together(server: &Server, storage: &str, queries: &[Value]) -> Vec<Value> {
     let response = server.api().call("POST", &path, Some(&body));
     assert_eq!(response.status, 200, "{}", response.brief());
     lines(&response.body)
+}
+
+/// How many queries were answered by reading something.
+fn finished(server: &Server) -> u64 {
+    let response = server.api().send(&Request::new("GET", "/metrics")).unwrap();
+    let text = String::from_utf8(response.body).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("tracehold_queries_total "));
+    line.unwrap().rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 /// Queries of every kind of result.
@@ -68,6 +78,32 @@ fn each_answer_is_that_of_the_query_alone() {
         }
         assert_eq!(answers[5]["matched"], EVENTS);
     }
+    // A number that is known is not determined again, and that of other events is not taken for it.
+    let begun = finished(&server);
+    let from = |from: u64| json!({ "from": 1_000_000_000 + from * 10_000, "count": true });
+    let few = json!({ "from": 1_000_000_000 + 50_000, "matched_max": 9 });
+    let asked = [
+        from(5),
+        from(7),
+        few,
+        from(5),
+        json!({ "query": "dur >= 0us", "from": 1_000_050_000_u64, "count": true }),
+    ];
+    let answers = together(&server, &storage, &asked);
+    let matched: Vec<&Value> = answers.iter().map(|answer| &answer["matched"]).collect();
+    assert_eq!(
+        matched,
+        [EVENTS - 5, EVENTS - 7, EVENTS - 5, EVENTS - 5, EVENTS - 5]
+    );
+    for (at, answer) in answers.iter().enumerate() {
+        let rows = if at == 2 {
+            json!([])
+        } else {
+            json!([{ "count": answer["matched"] }])
+        };
+        assert_eq!(answer["rows"], rows);
+    }
+    assert_eq!(finished(&server) - begun, 3);
 }
 
 #[test]
