@@ -142,7 +142,10 @@ impl Plan<'_> {
                 if self.needs_durations() && !pruned.summarized.is_empty() {
                     self.report.counters.pairing += source.pairing(&pruned.summarized);
                 }
-                let mut tasks = source.tasks(Some(&pruned.left));
+                let mut tasks = match &self.shortcut {
+                    Shortcut::None => filters.request.order.tasks(source, &pruned.left),
+                    Shortcut::Count(_) | Shortcut::Groups(_) => source.tasks(Some(&pruned.left)),
+                };
                 tasks.extend(pruned.slowest);
                 tasks.sort_by_key(|task| task.chunks.first().copied());
                 tasks

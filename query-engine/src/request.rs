@@ -7,8 +7,11 @@ use query_language::{
     BareUnit, CompareOp, Condition, Expr, FieldPath, Filter, Number, OrderKey, Query, Scalar,
 };
 
-use crate::source::{ChunkSource, Counters};
+use crate::source::{ChunkSource, Counters, Task};
 use crate::{BareTimes, Progress, ReadError, Skipped};
+
+/// Rows up to which a result is short: less than a chunk of each stream has, as a rule.
+const FIRST_ROWS_MAX: usize = 10_000;
 
 /// A query of a set of sources.
 #[derive(Debug, Clone, Default)]
@@ -49,6 +52,23 @@ impl ResultOrder {
     /// The fields of the keys.
     pub fn fields(&self) -> Vec<FieldPath> {
         self.keys.iter().map(OrderKey::field).collect()
+    }
+
+    /// Tasks for the rows of chunks of a source. If only the first rows by time are wanted,
+    /// the first chunks are tasks of their own: what is read together ends together.
+    pub(crate) fn tasks(&self, source: &dyn ChunkSource, chunks: &[usize]) -> Vec<Task> {
+        let is_short = self.rows_max().is_some_and(|rows| rows <= FIRST_ROWS_MAX);
+        if !is_short || !self.keys.is_empty() {
+            return source.tasks(Some(chunks));
+        }
+        let (mut tasks, mut begin) = (Vec::new(), 0);
+        while begin < chunks.len() {
+            // Twice as many as before: a source that is read over a network gets few requests.
+            let end = (begin * 2).clamp(begin + 1, chunks.len());
+            tasks.extend(source.tasks(chunks.get(begin..end)));
+            begin = end;
+        }
+        tasks
     }
 
     /// The first rows that can be in the result.

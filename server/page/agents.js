@@ -1,52 +1,32 @@
-// Agents and their streams: what they store, how fast, and what was dropped.
+// Agents and their streams: what they store, how fast packets arrive, and what was lost.
 
-import { Refused, path, pause } from "./api.js";
+import { Refused, path } from "./api.js";
 import { badge, empty, make, table } from "./dom.js";
 import { refresh } from "./refresh.js";
 import { bytes, count } from "./units.js";
 
 const SHOWN_MAX = 1000;
-/** The server adds up what agents store this often. */
+/** The list is loaded at most this often while much changes, and this often while the server cannot say what does. */
+const GAP_MS = 1000;
 const EVERY_MS = 5000;
-/** A rate is that of this time. */
-const RATE_MS = 30_000;
 /** Storages that are written now, whose status is asked for. */
 const WRITTEN_MAX = 20;
 
 export async function showAgents(view) {
   const body = make("div", {});
-  const rates = new Rates();
   view.show(make("h1", {}, "Agents"), body);
   const load = async () => {
     const [{ items, more }, written] = await Promise.all([view.list("/agents", SHOWN_MAX), writtenNow(view)]);
-    rates.add(items, performance.now());
-    const drops = dropsOf(written.statuses);
     refresh(body,
-      items.length ? agentTable(items, rates, drops)
+      items.length ? agentTable(items)
         : empty("No agents yet. ", make("code", {}, "tracehold push PATH"), " registers one, and so does a sender of OpenTelemetry spans."),
       more ? make("p", { class: "faint" }, `Only the first ${count(SHOWN_MAX)} are shown.`) : null,
       make("h2", {}, "Storages that are written"),
       written.statuses.length ? storageTable(written.statuses) : empty("No storage is open or records."),
-      written.more ? make("p", { class: "faint" }, `Only the newest ${count(WRITTEN_MAX)} are shown, and only their drops are counted.`) : null);
+      written.more ? make("p", { class: "faint" }, `Only the newest ${count(WRITTEN_MAX)} are shown.`) : null);
   };
   await load();
-  follow(view, load);
-}
-
-/** Asks again while the page is seen: a rate that falls to nothing is no change that the server would report. */
-async function follow(view, load) {
-  const { signal } = view;
-  while (!signal.aborted) {
-    try {
-      await pause(EVERY_MS, signal);
-      if (!document.hidden && !document.querySelector("dialog")) await load();
-      view.stale.hidden = true;
-    } catch (error) {
-      if (signal.aborted) return;
-      view.stale.textContent = `Not up to date: ${error.message}`;
-      view.stale.hidden = false;
-    }
-  }
+  view.follow(["agent", "storage"], { milliseconds: EVERY_MS, gap: GAP_MS }, load);
 }
 
 /** The status of the storages that are open or record. */
@@ -65,57 +45,42 @@ async function writtenNow(view) {
   return { statuses: statuses.filter(Boolean), more: items.length > WRITTEN_MAX };
 }
 
-/** Bytes that an agent stores a second, from what it stored at different times. */
-export class Rates {
-  constructor() { this.samples = []; }
-
-  add(agents, now) {
-    const stored = new Map(agents.map(agent => [agent.id, agent.stored_bytes]));
-    this.samples = [...this.samples.filter(sample => now - sample.now <= RATE_MS), { now, stored }];
-  }
-
-  /** Null while there is one time only, or if what is stored is not known. */
-  of(id) {
-    const known = this.samples.filter(sample => sample.stored.get(id) !== null && sample.stored.get(id) !== undefined);
-    if (known.length < 2) return null;
-    const [first, last] = [known[0], known.at(-1)];
-    // A storage may have been deleted meanwhile.
-    return Math.max(Number(last.stored.get(id)) - Number(first.stored.get(id)), 0) / (last.now - first.now) * 1000;
-  }
-}
-
-/** Dropped packets by agent and stream, of all storages that are written. */
-export function dropsOf(statuses) {
-  const drops = new Map();
-  for (const { status } of statuses) {
-    for (const { agent, stream, packets, bytes: size } of status.dropped ?? []) {
-      const key = `${agent} ${stream}`;
-      const sum = drops.get(key) ?? { packets: 0, bytes: 0 };
-      drops.set(key, { packets: sum.packets + Number(packets), bytes: sum.bytes + Number(size) });
-    }
-  }
-  return drops;
-}
-
-function agentTable(items, rates, drops) {
+function agentTable(items) {
   const rows = items.flatMap(agent => agent.streams.length
-    ? agent.streams.map((stream, at) => ({ agent: at ? null : agent, stream, drop: drops.get(`${agent.id} ${stream.id}`), key: `${agent.id} ${stream.id}` }))
+    ? agent.streams.map((stream, at) => ({ agent: at ? null : agent, stream, key: `${agent.id} ${stream.id}` }))
     : [{ agent, stream: null, key: agent.id }]);
+  const of = (row, shown) => row.stream?.activity ? shown(row.stream.activity) : row.stream && "–";
   return table([
     ["Agent", row => row.agent && (row.agent.name === row.agent.id ? row.agent.id : `${row.agent.name} (${row.agent.id})`)],
     ["Host", row => row.agent?.host],
     ["Stored", row => row.agent && bytes(row.agent.stored_bytes), "n"],
     ["Quota", row => row.agent && quotaOf(row.agent), "n"],
-    ["Stored a second", row => row.agent && perSecond(rates.of(row.agent.id)), "n"],
     ["Trace metadata", row => row.agent && (row.agent.has_metadata ? "yes" : "–")],
     ["Stream", row => row.stream?.id],
     ["Kind", row => row.stream?.kind],
     ["Codec", row => row.stream?.codec],
-    ["Dropped", row => row.drop ? make("span", { class: "bad" }, `${count(row.drop.packets)} packets, ${bytes(row.drop.bytes)}`) : row.stream && "0", "n"],
+    ["Packets a second", row => of(row, activity => rate(activity.packets_per_second)), "n"],
+    ["Bytes a second", row => of(row, activity => `${bytes(Math.round(activity.bytes_per_second))}/s`), "n"],
+    ["Events a second", row => of(row, activity => rate(activity.events_per_second)), "n"],
+    ["Lost", row => of(row, lossesOf)],
   ], rows, "Agents and streams", row => row.key);
 }
 
-const perSecond = rate => rate === null ? "–" : `${bytes(Math.round(rate))}/s`;
+/** With a decimal below ten. */
+const rate = number => Number(number) < 10 ? Number(number).toFixed(1) : count(Math.round(Number(number)));
+
+/** What was lost of a stream since the server started, in words. */
+function lossesOf(activity) {
+  const losses = [
+    [activity.lost_events, "event lost by the producer", "events lost by the producer"],
+    [activity.dropped_packets, "packet dropped", "packets dropped"],
+    [activity.failed_packets, "packet not written", "packets not written"],
+    [activity.gaps, "push refused after a gap", "pushes refused after a gap"],
+    [activity.refused_pushes, "other push refused", "other pushes refused"],
+  ].filter(([number]) => Number(number));
+  const said = losses.map(([number, one, many]) => `${count(number)} ${Number(number) === 1 ? one : many}`).join(", ");
+  return said ? make("span", { class: "bad" }, said) : "nothing";
+}
 
 /** The quota of an agent, and how much of it is used. */
 function quotaOf({ stored_bytes: stored, quota_bytes_max: most }) {

@@ -153,23 +153,77 @@ export function view(id, { from, to, query }, ending) {
   return send(query ? `${window}?where=${encodeURIComponent(query)}` : window);
 }
 
-/** Rows of a query, and what the server says about them. */
-export async function query(id, question, signal) {
-  const response = await answer(id, question, signal);
-  const rows = [];
-  const skipped = [];
-  const notes = [];
-  for (const line of (await response.text()).split("\n")) {
-    if (!line) continue;
-    const row = parse(line);
-    if (line.startsWith('{"summary":{"skipped":')) {
-      skipped.push(...row.summary.skipped);
-      notes.push(...row.summary.notes || []);
-    } else {
-      rows.push(row);
+const QUERIES_MAX = 16;
+/** Questions by storage that were asked just now. */
+const asked = new Map();
+
+/**
+ * Rows of a query (at most `matched_max` of them or none), how many events match if that is known, and what the
+ * server says about them. Questions that are asked in one turn go in one request, and are answered one after
+ * another: those whose answers are seen first are asked first.
+ */
+export function query(id, question, signal) {
+  return new Promise((resolve, reject) => {
+    if (!asked.has(id)) {
+      asked.set(id, []);
+      queueMicrotask(() => {
+        const all = asked.get(id);
+        asked.delete(id);
+        for (let at = 0; at < all.length; at += QUERIES_MAX) askTogether(id, all.slice(at, at + QUERIES_MAX));
+      });
+    }
+    asked.get(id).push({ question, signal, resolve, reject });
+  });
+}
+
+/** Asks several questions in one request, which ends when nobody waits for an answer any more. */
+async function askTogether(id, all) {
+  const leave = new AbortController();
+  const waiting = new Set();
+  for (const each of all) {
+    const { signal, reject } = each;
+    if (signal?.aborted) {
+      reject(signal.reason);
+      continue;
+    }
+    waiting.add(each);
+    signal?.addEventListener("abort", () => {
+      reject(signal.reason);
+      waiting.delete(each);
+      if (!waiting.size) leave.abort();
+    }, { signal: leave.signal });
+  }
+  if (!waiting.size) return;
+  const open = [...waiting];
+  try {
+    const body = `{"queries":[${open.map(({ question }) => write(question)).join(",")}]}`;
+    const response = await send(path`/api/v1/storages/${id}/queries`, { method: "POST", body, headers: JSON_TYPE, signal: leave.signal });
+    for await (const line of linesOf(response.body)) {
+      const each = open.shift();
+      const { problem, ...answer } = parse(line);
+      if (problem) each.reject(new Refused(problem.status, problem));
+      else each.resolve(answer);
+      waiting.delete(each);
+    }
+    if (open.length) throw new Error("The answer of the server ended early.");
+  } catch (error) {
+    for (const each of open) each.reject(error);
+  } finally {
+    leave.abort();
+  }
+}
+
+async function* linesOf(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = [];
+  for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+    const lines = piece.value.split("\n");
+    rest.push(lines.shift());
+    for (const line of lines) {
+      yield rest.join("");
+      rest = [line];
     }
   }
-  return { rows, skipped, notes };
 }
 
 /** Saves the body of a response as a file, and shows how much has come. */

@@ -20,7 +20,7 @@ export class Explorer {
     const window = () => ({ from: this.window.begin, to: this.window.end });
     const question = () => ({ query: this.box.text || undefined, ...window() });
     this.box = new QueryBox(storage.id, { window, signal, run: () => this.changed(), text: query });
-    this.results = new Results(storage.id, question, signal);
+    this.results = new Results(storage.id, question, { signal, again: () => this.again() });
     this.timeline = new Timeline(storage.id, range, {
       question, signal, zoom: part => this.zoom(part), failed: error => this.box.fault(error),
     });
@@ -39,6 +39,12 @@ export class Explorer {
       make("div", { class: "bar" },
         button("Open in Perfetto", acting(perfetto), { class: "main" }),
         make("span", { class: "faint" }, "or download as"), downloads));
+    this.changed();
+  }
+
+  /** Asks for everything once more, after a request failed. */
+  again() {
+    this.box.clear();
     this.changed();
   }
 

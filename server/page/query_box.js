@@ -29,7 +29,7 @@ export class QueryBox {
     const apply = () => {
       this.loading?.controller.abort();
       this.close();
-      this.error.textContent = "";
+      this.clear();
       this.text = this.input.value.trim();
       run();
     };
@@ -48,6 +48,8 @@ export class QueryBox {
   say(text) {
     this.hint.textContent = text || "Enter runs the query, Tab completes. An empty query matches every event.";
   }
+
+  clear() { this.error.textContent = ""; }
 
   /** Shows where the query is wrong; other errors only as text. */
   fault(error) {

@@ -15,8 +15,9 @@ const HEIGHT_MAX = 8_000_000;
 const FIRST = ["ts", "dur", "name", "cat", "pid", "tid"];
 
 export class Results {
-  constructor(id, question, signal) {
-    Object.assign(this, { id, question, viewSignal: signal });
+  /** `again` asks for everything that is seen again, after a request failed. */
+  constructor(id, question, { signal, again }) {
+    Object.assign(this, { id, question, again, viewSignal: signal });
     this.pages = new Map();
     this.total = 0;
     this.columns = [...FIRST];
@@ -72,10 +73,14 @@ export class Results {
   async begin() {
     const { signal } = this;
     this.total = 0;
+    this.counted = null;
     this.say("Counting …");
     this.table.replaceChildren();
     try {
-      const { rows: [{ count: total, skipped }] } = await query(this.id, { ...this.question(), count: true }, signal);
+      const counting = query(this.id, { ...this.question(), count: true }, signal);
+      // What is seen first is asked for in the same request.
+      this.load(0);
+      const { rows: [{ count: total, skipped }] } = await counting;
       this.total = Number(total);
       this.counted = () => this.say(`${count(total)} events`, skipped);
       this.counted();
@@ -83,7 +88,7 @@ export class Results {
       this.box.scrollTop = 0;
       this.draw();
     } catch (error) {
-      if (!signal.aborted) this.fault(error, () => this.reset());
+      if (!signal.aborted) this.fault(error, this.again);
     }
   }
 
@@ -132,6 +137,7 @@ export class Results {
       if (signal.aborted) return;
       this.pages.delete(page);
       this.fault(error, () => {
+        if (!this.counted) return this.again();
         this.counted();
         this.draw();
       });
@@ -149,7 +155,7 @@ export class Results {
     } catch (error) {
       if (signal.aborted) return;
       part.clear();
-      this.fault(error, () => this.reset());
+      this.fault(error, this.again);
     }
   }
 }

@@ -34,8 +34,9 @@ export class Statistics {
 
   /** Asks for a view, and returns what is said of it. */
   async load(view, question, signal) {
+    const said = view === "groups" ? this.groups(question, signal) : this.values(question, signal);
     this.offer(question, signal).catch(() => {});
-    return view === "groups" ? this.groups(question, signal) : this.values(question, signal);
+    return said;
   }
 
   /** Completes fields with numbers, once. */

@@ -111,20 +111,15 @@ export class Timeline {
     const every = step(span, Math.max(Math.floor(this.canvas.clientWidth / 3) || 300, 50));
     const question = { ...this.question(), every: `${every}ns`, group_by: this.by, aggregate: "count", estimate: true, order_by: "ts" };
     const began = performance.now();
+    // Asked at once, so that a zoom is one request.
+    const [density, slices] = [query(this.id, question, signal), this.askSlices(signal)];
+    slices.catch(() => {});
     try {
-      const { rows, notes, skipped } = await query(this.id, question, signal);
-      const milliseconds = Math.round(performance.now() - began);
-      this.data = stack(rows, this.by, begin, every);
-      this.shown = { begin, end, span, every };
+      const found = await density;
+      this.shown = { begin, end, span, every, milliseconds: Math.round(performance.now() - began) };
       this.lanes = null;
-      this.parts = [
-        `${count(this.data.total)} events in intervals of ${duration(every)}, in ${milliseconds} ms`,
-        ...notes.map(note => note.includes("estimate") ? "estimated from summaries: zoom in for exact numbers" : note),
-        ...skipped,
-      ];
-      this.describe();
-      this.draw();
-      await this.loadSlices(signal);
+      this.show(found);
+      this.showSlices(await slices);
     } catch (error) {
       if (signal.aborted) return;
       this.clear();
@@ -132,14 +127,32 @@ export class Timeline {
     }
   }
 
-  async loadSlices(signal) {
-    if (this.data.total > SLICES_MAX || this.data.total === 0) return;
+  /** Single events; none if there are too many. */
+  askSlices(signal) {
     const fields = ["ts", "dur", "name", "cat", "pid", "tid", "stream", "agent", "kind"];
-    const { rows } = await query(this.id, { ...this.question(), fields, limit: SLICES_MAX }, signal);
-    this.lanes = lanesOf(rows, this.shown.begin);
-    if (this.lanes.rows > LANES_MAX) this.parts.push(`only ${LANES_MAX} of ${count(this.lanes.rows)} lanes are drawn`);
+    return query(this.id, { ...this.question(), fields, matched_max: SLICES_MAX }, signal);
+  }
+
+  /** Shows rows with numbers of events. */
+  show({ rows, notes, skipped }) {
+    const { begin, every, milliseconds } = this.shown;
+    this.data = stack(rows, this.by, begin, every);
+    const lanes = this.lanes?.rows ?? 0;
+    this.parts = [
+      `${count(this.data.total)} events in intervals of ${duration(every)}, in ${milliseconds} ms`,
+      ...notes.map(note => note.includes("estimate") ? "estimated from summaries: zoom in for exact numbers" : note),
+      ...skipped,
+      ...lanes > LANES_MAX ? [`only ${LANES_MAX} of ${count(lanes)} lanes are drawn`] : [],
+    ];
     this.describe();
     this.draw();
+  }
+
+  /** All events are known one by one, so that their numbers are no estimates either. */
+  showSlices({ rows, notes, skipped }) {
+    if (!rows.length) return;
+    this.lanes = lanesOf(rows, this.shown.begin);
+    this.show({ rows: rows.map(row => ({ ...row, count: 1 })), notes, skipped });
   }
 
   /** Says in words what is drawn. */

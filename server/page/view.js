@@ -32,9 +32,9 @@ export class View {
   /**
    * Repeats an action when the server says that what it shows has changed, and while it cannot say so every
    * `milliseconds`; but not while the page is hidden or a dialog is open. `events` are the messages that matter,
-   * `storage` the only storage that does.
+   * `storage` the only storage that does, and `gap` is the least time between two actions while much changes.
    */
-  follow(events, { milliseconds, storage }, action) {
+  follow(events, { milliseconds, storage, gap = GAP_MS }, action) {
     this.signal.throwIfAborted();
     let isLive = false;
     let isChanged = false;
@@ -51,7 +51,7 @@ export class View {
     const turn = async () => {
       const waited = performance.now() - last;
       // One that failed is not repeated at once.
-      const isDue = isLive && this.stale.hidden ? isChanged && waited >= GAP_MS : waited >= milliseconds;
+      const isDue = isLive && this.stale.hidden ? isChanged && waited >= gap : waited >= milliseconds;
       if (isDue && !document.hidden && !document.querySelector("dialog")) {
         isChanged = false;
         try {

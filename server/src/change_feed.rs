@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use storage_format::StorageId;
+use storage_format::{AgentId, StorageId};
 use uuid::Uuid;
 
 use crate::clock;
@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const LOOK_SHARE: u32 = 20;
 
 /// What can change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Thing {
     /// The buffer of packets without a storage.
     Buffer,
@@ -46,10 +46,12 @@ pub(crate) enum Thing {
     Recording(Uuid),
     /// A job.
     Job(Uuid),
+    /// An agent, and what arrives in its streams.
+    Agent(AgentId),
 }
 
 /// A change of a thing: the last one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) number: u64,
     pub(crate) thing: Thing,
@@ -88,7 +90,7 @@ impl Table {
             look,
         };
         self.gone += usize::from(digest.is_none());
-        if let Some(before) = self.things.insert(thing, now) {
+        if let Some(before) = self.things.insert(thing.clone(), now) {
             self.by_number.remove(&before.number);
             self.gone -= usize::from(before.digest.is_none());
         }
@@ -107,7 +109,7 @@ impl Table {
         let look = self.look;
         let unseen = self.things.iter().filter(|(_, known)| known.look != look);
         let gone = unseen.filter(|(_, known)| known.digest.is_some());
-        for thing in gone.map(|(thing, _)| *thing).collect::<Vec<_>>() {
+        for thing in gone.map(|(thing, _)| thing.clone()).collect::<Vec<_>>() {
             self.change(thing, None);
         }
         self.forget();
@@ -119,7 +121,7 @@ impl Table {
         }
         let of_gone = |thing: &Thing| self.things[thing].digest.is_none();
         let gone = self.by_number.iter().filter(|(_, thing)| of_gone(thing));
-        let gone = gone.map(|(number, thing)| (*number, *thing));
+        let gone = gone.map(|(number, thing)| (*number, thing.clone()));
         for (number, thing) in gone.take(self.gone - GONE_MAX).collect::<Vec<_>>() {
             self.by_number.remove(&number);
             self.things.remove(&thing);
@@ -133,10 +135,10 @@ impl Table {
             return None;
         }
         let later = self.by_number.range(number + 1..).take(max);
-        let changes = later.map(|(&number, &thing)| Change {
+        let changes = later.map(|(&number, thing)| Change {
             number,
-            thing,
-            is_gone: self.things[&thing].digest.is_none(),
+            is_gone: self.things[thing].digest.is_none(),
+            thing: thing.clone(),
         });
         Some(changes.collect())
     }
@@ -285,8 +287,8 @@ mod tests {
 
     fn told(table: &Table, number: u64) -> Vec<(Thing, bool)> {
         let changes = table.since(number, usize::MAX).unwrap();
-        let pairs = changes.iter().map(|change| (change.thing, change.is_gone));
-        pairs.collect()
+        let pairs = changes.into_iter();
+        pairs.map(|change| (change.thing, change.is_gone)).collect()
     }
 
     #[test]
@@ -307,7 +309,7 @@ mod tests {
         assert_eq!(told(&table, began)[2], (job(2), false));
         assert_eq!((table.gone, table.by_number.len()), (0, 3));
         let first = table.since(began, 1).unwrap();
-        assert_eq!((first.len(), first[0].thing), (1, job(1)));
+        assert_eq!((first.len(), &first[0].thing), (1, &job(1)));
     }
 
     #[test]

@@ -157,8 +157,8 @@ impl Problem {
         &self.0.remedy
     }
 
-    /// Fills `response` with the document for request `instance`; other header fields are retained.
-    pub(crate) fn render(&self, instance: &str, response: &mut Response) {
+    /// The document for request `instance`, without receipts.
+    pub(crate) fn document(&self, instance: &str) -> Vec<u8> {
         let parts = &*self.0;
         let document = ProblemDocument {
             kind: format!("urn:tracehold:problem:{}", parts.code),
@@ -171,7 +171,13 @@ impl Problem {
             instance,
             members: &parts.members,
         };
-        let mut body = serde_json::to_vec(&document).unwrap_or_default();
+        serde_json::to_vec(&document).unwrap_or_default()
+    }
+
+    /// Fills `response` with the document for request `instance`; other header fields are retained.
+    pub(crate) fn render(&self, instance: &str, response: &mut Response) {
+        let parts = &*self.0;
+        let mut body = self.document(instance);
         let body = match &parts.receipts {
             Some(receipts) if body.pop() == Some(b'}') => {
                 body.extend_from_slice(b",\"receipts\":");

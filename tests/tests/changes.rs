@@ -114,6 +114,8 @@ fn changes_are_told_and_missed_by_nobody_who_comes_back() {
     let agent = Agent::declare(&mut api, &storage, "host", "stream", "none");
     agent.push(&mut api, 0, b"a packet");
     follower.until("\"write_status\":\"GOOD\",\"arrived\":1");
+    follower.until("event: agent");
+    follower.until("\"activity\":{\"packets\":1,");
     let recording = json!({ "name": "recorded" });
     let recording = api.done("POST", "/recordings", Some(&recording));
     let id = recording["id"].as_str().unwrap();
@@ -128,12 +130,16 @@ fn changes_are_told_and_missed_by_nobody_who_comes_back() {
     drop(follower);
     let deleted = api.call("DELETE", &format!("/storages/{storage}"), None);
     assert_eq!(deleted.status, 204);
+    let deleted = api.call("DELETE", "/agents/host", None);
+    assert_eq!(deleted.status, 204);
     rename(&server, &old, "renamed");
     let mut again = Follower::of(&server, &field);
     again.until("\"name\":\"renamed\"");
     again.during(1.0);
     let gone = format!("{{\"kind\":\"storage\",\"id\":\"{storage}\"}}");
     assert!(again.text.contains(&gone), "{}", again.text);
+    let gone = "{\"kind\":\"agent\",\"id\":\"host\"}";
+    assert!(again.text.contains(gone), "{}", again.text);
     assert!(!again.text.contains("event: reset"), "{}", again.text);
 
     for foreign in ["01932c5e000070008000000000000000-1", "x", ""] {

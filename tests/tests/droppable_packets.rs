@@ -93,6 +93,10 @@ fn check_counts(api: &mut Api, storage: &str, accepted: u64) {
         "{status}"
     );
     assert_eq!(number(&of_stream["next_sequence"]), accepted);
+    let agent = api.done("GET", "/agents/host", None);
+    let activity = &agent["streams"][0]["activity"];
+    assert_eq!(activity["dropped_packets"], dropped, "{agent}");
+    assert_eq!(activity["dropped_bytes"], of_stream["bytes"], "{agent}");
     let found = stored(api, storage, accepted);
     let stored_sequences = &found["async"];
     assert!(stored_sequences.is_sorted(), "{stored_sequences:?}");

@@ -151,6 +151,23 @@ fn the_page_shows_what_the_server_says_and_nothing_else() {
 }
 
 #[test]
+fn a_zoom_is_one_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &settings());
+    let events = 32_768;
+    let mut large = String::new();
+    for id in 0..events {
+        let name = format!("operation {}", id % 50);
+        large += &event(id, &name, id % 3, id as u64 * 100, "");
+    }
+    let large = storage_of(&server, folder.path(), "large", &large);
+    drive(
+        "zoom.mjs",
+        json!({ "server": server.url(), "storage": large, "events": events }),
+    );
+}
+
+#[test]
 fn the_page_follows_what_changes() {
     let (_folder, server, storage) = with_trace("");
     let mut api = server.api();

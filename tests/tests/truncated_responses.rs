@@ -163,6 +163,19 @@ fn http_1_0_gets_complete_responses_with_a_length() {
         let remedy = problem["remedy"].as_str().unwrap();
         assert!(remedy.contains("proxy_http_version 1.1"), "{remedy}");
     }
+    let together = format!("/api/v1/storages/{storage}/queries");
+    for (queries, status) in [
+        (
+            r#"{"queries": [{"count": true}, {"group_by": "name"}]}"#,
+            "200",
+        ),
+        (r#"{"queries": [{"count": true}, {}]}"#, "505"),
+    ] {
+        let (head, body) = query_http_1_0(&server, &together, queries);
+        assert!(head.starts_with(&format!("http/1.0 {status}")), "{head}");
+        let length = format!("content-length: {}\r\n", body.len());
+        assert!(head.contains(&length), "{head}");
+    }
     let (head, body) = query_http_1_0(&server, &target, r#"{"query": "ret =="}"#);
     assert!(head.starts_with("http/1.0 400"), "{head}");
     assert!(body.starts_with(b"{"));

@@ -16,12 +16,14 @@ use storage_format::{Codec, Kind, LeafId, LeafType, StorageId, StreamPosition};
 
 use super::*;
 use crate::{
-    ChunkSource, GroupSpec, LeafIndexOptions, Limits, Report, Request, count, group_by, write_rows,
+    ChunkSource, GroupSpec, LeafIndexOptions, Limits, Report, Request, ResultOrder, count,
+    group_by, write_rows,
 };
 
 mod cancelled;
 mod damage;
 mod groups;
+mod limited;
 mod slices;
 mod splits;
 mod times;

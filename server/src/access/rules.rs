@@ -129,6 +129,7 @@ pub(super) const RULES: &[Rule] = rules! {
     DELETE "/api/v1/storages/{id}/labels/{name}" Operate Nothing;
     POST "/api/v1/storages/{id}/open" Operate Nothing;
     GET "/api/v1/storages/{id}/packets/{number}" Read Nothing;
+    POST "/api/v1/storages/{id}/queries" Read Nothing;
     POST "/api/v1/storages/{id}/query" Read Nothing;
     POST "/api/v1/storages/{id}/query/splits" Read Nothing;
     GET "/api/v1/storages/{id}/status" Find Nothing;

@@ -11,7 +11,7 @@ use storage_core::{
     Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError, packet_charge,
 };
 use storage_format::batch::RecordHeader;
-use storage_format::{Kind, StreamPosition, batch};
+use storage_format::{AgentId, Kind, StreamId, StreamPosition, batch};
 use trace_kinds::StreamContext;
 
 use super::admission::{Reservation, is_busy};
@@ -114,6 +114,12 @@ impl Pusher {
             let of = (&target, kind, shares);
             self.push_one(of, position, body_reader, waits).await
         }
+    }
+
+    /// Counts a push that was refused for its stream.
+    pub(crate) fn refused(&self, agent: &AgentId, stream: &StreamId, problem: &Problem) {
+        let is_gap = problem.code() == "sequence_gap";
+        self.engine.count_refused(agent, stream, is_gap);
     }
 
     /// The kind of the stream.

@@ -10,14 +10,15 @@ use query_engine::{
     derived_note, field_columns, group_by, list_fields, without_derived, write_rows,
 };
 use row_formats::{Columns, Format, write_groups};
-use storage_core::{CACHED_BYTES_MAX, Engine, StorageError};
+use storage_core::{Engine, StorageError};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use super::missing::missing;
-use super::queries::Queries;
+use super::pieces::{Message, PieceWriter, Summary};
+use super::queries::{Permit, Queries};
 use super::question::{AnswerError, Question, ResultKind};
 use super::splits::leaves_of;
 use super::unreadable::UnreadableData;
@@ -25,10 +26,6 @@ use crate::chunk_indexes::ChunkIndexes;
 use crate::metrics::Metrics;
 use crate::stored_leaves::stored_leaves;
 
-/// Bytes of rows that are sent together.
-const PIECE_BYTES: usize = 64 << 10;
-/// Reasons for skipped data that one result lists.
-const REASONS_MAX: usize = 64;
 /// Maximum number of pieces that wait for a slow client.
 const PIECES_MAX: usize = 8;
 
@@ -40,39 +37,6 @@ pub(crate) struct Answer {
     pub(crate) summary: Option<Summary>,
     /// The remaining bytes.
     pub(crate) rest: Rows,
-}
-
-/// What is known of a result at its end.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Summary {
-    /// Number of matching events; unknown for a cached result, for one that was complete before all
-    /// events were read, and if it was estimated.
-    pub(crate) matched: Option<u64>,
-    /// Number of rows or groups of the result; unknown for a cached result.
-    pub(crate) rows: Option<u64>,
-    /// What a reader of the result must know.
-    pub(crate) notes: Vec<String>,
-    /// Number of records, packets and other parts that were skipped because they cannot be read.
-    pub(crate) skipped: u64,
-    /// What was skipped, and why; some of the reasons if there are many.
-    pub(crate) reasons: Vec<String>,
-}
-
-impl Summary {
-    fn of(report: &Report) -> Self {
-        Self {
-            matched: (!report.ended_early && !report.is_matched_estimated)
-                .then_some(report.matched),
-            rows: Some(report.rows),
-            notes: report.notes.clone(),
-            skipped: report.skipped_parts(),
-            reasons: report
-                .skipped_reasons()
-                .take(REASONS_MAX)
-                .map(str::to_owned)
-                .collect(),
-        }
-    }
 }
 
 /// The remainder of a result, in pieces. Dropping it cancels the query.
@@ -87,13 +51,6 @@ impl Drop for Rows {
     fn drop(&mut self) {
         self.cancel.cancel();
     }
-}
-
-enum Message {
-    /// Sent before the first piece, as far as it is known then; a later one replaces it.
-    Summary(Summary),
-    Piece(Bytes),
-    Ended(Result<Summary, ReadError>),
 }
 
 impl Rows {
@@ -151,8 +108,28 @@ impl Queries {
     /// When too many queries are running, a storage does not exist, the query is invalid, or
     /// nothing could be read.
     pub(crate) async fn answer(&self, question: Question) -> Result<Answer, AnswerError> {
+        self.answer_or_rebuild(question, None).await
+    }
+
+    /// Answers one of several questions that have one permit.
+    ///
+    /// # Errors
+    /// As of [`Self::answer`].
+    pub(crate) async fn answer_within(
+        &self,
+        question: Question,
+        permit: &Permit,
+    ) -> Result<Answer, AnswerError> {
+        self.answer_or_rebuild(question, Some(permit)).await
+    }
+
+    async fn answer_or_rebuild(
+        &self,
+        question: Question,
+        permit: Option<&Permit>,
+    ) -> Result<Answer, AnswerError> {
         let reading = self.engine.reading();
-        let answered = self.answer_once(question.clone()).await;
+        let answered = self.answer_once(question.clone(), permit).await;
         match answered {
             Err(AnswerError::Read(ReadError::SplitOutdated { .. })) => return answered,
             Err(AnswerError::Read(_)) => {}
@@ -168,7 +145,7 @@ impl Queries {
         let mut again = question;
         // The end of the first attempt cancelled it.
         again.request.cancel = Cancel::default();
-        self.answer_once(again).await
+        self.answer_once(again, permit).await
     }
 
     /// The leaves that are read, and the number of derived streams that are omitted.
@@ -188,7 +165,11 @@ impl Queries {
         Ok(without_derived(leaves))
     }
 
-    async fn answer_once(&self, question: Question) -> Result<Answer, AnswerError> {
+    async fn answer_once(
+        &self,
+        question: Question,
+        permit: Option<&Permit>,
+    ) -> Result<Answer, AnswerError> {
         let key = cache_key(&self.engine, &question)?;
         if let Some((storage, key)) = &key
             && let Some(first) = self.engine.query_cache().get(*storage, key).await?
@@ -200,10 +181,7 @@ impl Queries {
                 rest: Rows::empty(),
             });
         }
-        let permit = Arc::clone(&self.permits).try_acquire_owned();
-        let permit = permit.map_err(|_| AnswerError::Busy {
-            max: self.concurrent_max,
-        })?;
+        let permit = permit.map_or_else(|| self.permit(), |permit| Ok(permit.clone()))?;
         let (leaves, derived) = self.leaves(&question).await?;
         let (sender, receiver) = mpsc::channel(PIECES_MAX);
         // From here on, dropping the receiver cancels the query.
@@ -294,7 +272,7 @@ struct QueryTask {
     cache: Arc<chunk_index::FilterCache>,
     limits: Limits,
     out: PieceWriter,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 impl QueryTask {
@@ -416,7 +394,8 @@ impl QueryTask {
             // The count itself says it.
             ResultKind::Count => false,
         };
-        let is_said = !report.is_complete() || !summary.notes.is_empty();
+        let is_said =
+            self.question.is_summarized && (!report.is_complete() || !summary.notes.is_empty());
         (is_ndjson && is_said).then(|| {
             let records = summary.skipped;
             let mut members = format!("\"skipped\":{skipped},\"skipped_records\":{records}");
@@ -438,6 +417,18 @@ impl QueryTask {
         }
     }
 
+    /// The report of a question whose rows are not wanted, because too many events match.
+    fn too_many(
+        &self,
+        sources: &[Box<dyn query_engine::ChunkSource>],
+    ) -> Result<Option<Report>, ReadError> {
+        let Some(most) = self.question.matched_max else {
+            return Ok(None);
+        };
+        let (matched, report) = count(sources, &self.question.request, self.limits)?;
+        Ok((matched > most).then_some(Report { rows: 0, ..report }))
+    }
+
     fn write(
         &mut self,
         sources: &[Box<dyn query_engine::ChunkSource>],
@@ -449,6 +440,9 @@ impl QueryTask {
             report.skipped.extend(missing);
             report
         };
+        if let Some(report) = self.too_many(sources)? {
+            return Ok(with_missing(report));
+        }
         let Question {
             request,
             result,
@@ -501,59 +495,6 @@ impl QueryTask {
                 Ok(report)
             }
         }
-    }
-}
-
-/// Collects bytes into pieces, and waits while the client is slower.
-struct PieceWriter {
-    sender: mpsc::Sender<Message>,
-    piece: Vec<u8>,
-    has_sent: bool,
-    /// The result so far, while it is short enough to be cached.
-    cacheable: Option<Vec<u8>>,
-}
-
-impl PieceWriter {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.piece.extend_from_slice(bytes);
-        if let Some(result) = &mut self.cacheable {
-            result.extend_from_slice(bytes);
-            if result.len() > CACHED_BYTES_MAX {
-                self.cacheable = None;
-            }
-        }
-        if self.piece.len() >= PIECE_BYTES {
-            self.flush()
-        } else {
-            Ok(())
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        if self.piece.is_empty() {
-            return Ok(());
-        }
-        self.has_sent = true;
-        let piece = Bytes::from(std::mem::take(&mut self.piece));
-        // A closed channel means that the client has disconnected.
-        let sent = self.sender.blocking_send(Message::Piece(piece));
-        sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
-    }
-
-    /// Sends the summary before the first piece.
-    fn announce(&self, summary: &Summary) -> Result<(), ReadError> {
-        if self.has_sent {
-            return Ok(());
-        }
-        let summary = Message::Summary(summary.clone());
-        let sent = self.sender.blocking_send(summary);
-        sent.map_err(|_| ReadError::Output(io::ErrorKind::BrokenPipe.into()))
-    }
-
-    /// Sends the remaining bytes, after the summary if nothing was sent yet.
-    fn end(&mut self, summary: &Summary) -> Result<(), ReadError> {
-        self.announce(summary)?;
-        self.flush().map_err(ReadError::Output)
     }
 }
 

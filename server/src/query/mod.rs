@@ -4,6 +4,7 @@
 mod events;
 mod execution;
 mod missing;
+mod pieces;
 mod queries;
 mod question;
 mod splits;
@@ -12,9 +13,10 @@ mod time_bases;
 mod unreadable;
 
 pub(crate) use events::EventsError;
-pub(crate) use execution::{Answer, Rows, Summary, columns};
+pub(crate) use execution::{Answer, Rows, columns};
 pub(crate) use missing::missing;
-pub(crate) use queries::Queries;
+pub(crate) use pieces::Summary;
+pub(crate) use queries::{Permit, Queries};
 pub(crate) use question::{AnswerError, Question, ResultKind, RowsFormat};
 pub(crate) use table_files::{TableFile, table_columns};
 pub(crate) use time_bases::time_bases;

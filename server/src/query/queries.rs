@@ -7,7 +7,7 @@ use io_trace::Cause;
 use query_engine::{LeafRanges, Limits, ReadError, Request, StorageSet};
 use storage_core::{Engine, LeafBases};
 use storage_format::StorageId;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::question::AnswerError;
 use super::unreadable::UnreadableData;
@@ -16,16 +16,20 @@ use crate::config::QueryConfig;
 use crate::metrics::Metrics;
 use crate::stored_leaves::stored_leaves;
 
+/// Allows that one query runs, until all copies of it are dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Permit(#[expect(dead_code, reason = "held")] Arc<OwnedSemaphorePermit>);
+
 /// State shared by all queries.
 pub(crate) struct Queries {
     pub(super) engine: Engine,
     pub(super) metrics: Arc<Metrics>,
     pub(super) indexes: Arc<ChunkIndexes>,
     pub(super) unreadable: Arc<UnreadableData>,
-    pub(super) permits: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     cache: Arc<FilterCache>,
     pub(super) limits: Limits,
-    pub(super) concurrent_max: u32,
+    concurrent_max: u32,
 }
 
 impl Queries {
@@ -55,6 +59,18 @@ impl Queries {
             },
             concurrent_max: config.concurrent_max,
         }
+    }
+
+    /// Waits for nothing.
+    ///
+    /// # Errors
+    /// When the maximum number of queries is running.
+    pub(crate) fn permit(&self) -> Result<Permit, AnswerError> {
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        let permit = permit.map_err(|_| AnswerError::Busy {
+            max: self.concurrent_max,
+        })?;
+        Ok(Permit(Arc::new(permit)))
     }
 
     /// The ranges of the storage's data files that can contain matching events, and the time bases

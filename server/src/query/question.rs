@@ -61,6 +61,10 @@ pub(crate) struct Question {
     pub(crate) explain: bool,
     /// Whether derived streams are read next to their sources.
     pub(crate) derived: bool,
+    /// Rows are only wanted if at most so many events match.
+    pub(crate) matched_max: Option<u64>,
+    /// Whether what the result lacks is said after it; otherwise only the summary says so.
+    pub(crate) is_summarized: bool,
     /// The only part of the storages that is asked about.
     pub(crate) split: Option<Split>,
 }

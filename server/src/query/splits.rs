@@ -1,7 +1,5 @@
 //! Splits of a query: parts that several workers ask for.
 
-use std::sync::Arc;
-
 use io_trace::Cause;
 use query_engine::{Cancel, ReadError, Split, SplitPlan, StorageSet, StoredLeaf, without_derived};
 use storage_core::{Engine, StorageError};
@@ -32,10 +30,7 @@ impl Queries {
         question: Question,
         count: u64,
     ) -> Result<SplitPlan, AnswerError> {
-        let permit = Arc::clone(&self.permits).try_acquire_owned();
-        let permit = permit.map_err(|_| AnswerError::Busy {
-            max: self.concurrent_max,
-        })?;
+        let permit = self.permit()?;
         let mut leaves = Vec::new();
         for storage in &question.storages {
             leaves.extend(stored_leaves(&self.engine, *storage, Cause::Query).await?);

@@ -9,7 +9,7 @@ use axum::extract::{Extension, Path, State};
 use ctf::Leniency;
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
-use storage_core::{Agent, AgentSpec, LeafKey};
+use storage_core::{Agent, AgentSpec, LeafKey, StreamActivity};
 use storage_format::agent_file::StreamSpec;
 use storage_format::{AgentId, Codec, LeafType, StreamId};
 use utoipa::{IntoParams, ToSchema};
@@ -77,6 +77,57 @@ pub(super) struct StreamDocument {
     leaf: String,
     /// How its packets are stored: `zstd` or `none`.
     codec: String,
+    /// What arrives and is lost, since the server started; null if nothing was pushed since, if
+    /// very many streams are pushed, and for tokens that are limited to storages.
+    activity: Option<ActivityDocument>,
+}
+
+/// What arrives in a stream, and what is lost of it, in all storages.
+#[derive(Debug, Serialize, ToSchema)]
+struct ActivityDocument {
+    /// Packets that became durable; a packet that several recordings store counts in each.
+    packets: u64,
+    /// Their bytes as the agent sent them.
+    bytes: u64,
+    /// Their events, where packets give a number.
+    events: u64,
+    /// Packets that became durable per second over the last 30 s.
+    packets_per_second: f64,
+    /// Their bytes per second.
+    bytes_per_second: f64,
+    /// Their events per second.
+    events_per_second: f64,
+    /// Events that the producer lost, where packets give a number.
+    lost_events: u64,
+    /// Pushes that were refused because packets before them are missing.
+    gaps: u64,
+    /// Other pushes that were refused.
+    refused_pushes: u64,
+    /// Packets that were accepted and not written.
+    failed_packets: u64,
+    /// Droppable packets that were dropped.
+    dropped_packets: u64,
+    /// Bytes of these packets.
+    dropped_bytes: u64,
+}
+
+impl From<StreamActivity> for ActivityDocument {
+    fn from(activity: StreamActivity) -> Self {
+        Self {
+            packets: activity.packets,
+            bytes: activity.bytes,
+            events: activity.events,
+            packets_per_second: activity.packets_per_second,
+            bytes_per_second: activity.bytes_per_second,
+            events_per_second: activity.events_per_second,
+            lost_events: activity.lost_events,
+            gaps: activity.gaps,
+            refused_pushes: activity.refused_pushes,
+            failed_packets: activity.failed_packets,
+            dropped_packets: activity.dropped_packets,
+            dropped_bytes: activity.dropped_bytes,
+        }
+    }
 }
 
 /// The declaration of a stream.
@@ -103,26 +154,33 @@ pub(super) struct AgentsQuery {
     limit: Option<usize>,
 }
 
-impl From<&StreamSpec> for StreamDocument {
-    fn from(stream: &StreamSpec) -> Self {
+impl StreamDocument {
+    fn of(app: &AppState, agent: &AgentId, stream: &StreamSpec, caller: &Caller) -> Self {
+        let activity = app.engine.stream_activity(agent, &stream.id);
         Self {
             id: stream.id.to_string(),
             kind: stream.kind.to_string(),
             leaf: stream.leaf_type.to_string(),
             codec: stream.codec.to_string(),
+            activity: activity
+                .filter(|_| caller.sees_all_storages())
+                .map(ActivityDocument::from),
         }
     }
 }
 
 impl AgentDocument {
-    fn of(app: &AppState, agent: &Agent, caller: &Caller) -> Self {
-        let usage = app.engine.quotas().of(&agent.spec.id);
+    pub(super) fn of(app: &AppState, agent: &Agent, caller: &Caller) -> Self {
+        let id = &agent.spec.id;
+        let usage = app.engine.quotas().of(id);
+        let streams = agent.streams.iter();
+        let streams = streams.map(|stream| StreamDocument::of(app, id, stream, caller));
         Self {
             id: agent.spec.id.to_string(),
             name: agent.spec.name.clone(),
             host: agent.spec.host.clone(),
             attributes: agent.spec.attributes.clone(),
-            streams: agent.streams.iter().map(StreamDocument::from).collect(),
+            streams: streams.collect(),
             has_metadata: agent.metadata_checksum.is_some(),
             stored_bytes: usage.stored_bytes.filter(|_| caller.sees_all_storages()),
             quota_bytes_max: usage.bytes_max,
@@ -361,6 +419,7 @@ fn metadata_invalid(error: &ctf::MetadataError) -> Problem {
 )]
 pub(super) async fn declare_stream(
     State(app): State<Arc<AppState>>,
+    Extension(caller): Extension<Caller>,
     Path((agent, stream)): Path<(String, String)>,
     headers: HeaderMap,
     body: Body,
@@ -380,7 +439,7 @@ pub(super) async fn declare_stream(
             .map_or(Ok(Codec::Zstd), parse_name)?,
     };
     let stream: StreamSpec = app.engine.agents().declare_stream(&agent, spec).await?;
-    Ok(Json(StreamDocument::from(&stream)))
+    Ok(Json(StreamDocument::of(&app, &agent, &stream, &caller)))
 }
 
 /// Parses the name of a kind, a leaf type or a codec.

@@ -15,10 +15,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use recording::BufferStatus;
 use serde::{Deserialize, Serialize};
 use storage_core::{ListOrder, StorageFilter, StorageInfo, StorageStatus};
-use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
+use storage_format::{AgentId, StorageId};
 use utoipa::IntoParams;
 
+use super::agents::AgentDocument;
 use super::page::query;
 use super::recordings::RecordingDocument;
 use super::refusals::{BadRequest, NotFound, TooManyRequests};
@@ -58,7 +59,7 @@ pub(super) struct ChangesQuery {
 }
 
 /// Sends what changes until the client hangs up, its token ends, or the server stops. Messages are
-/// `storage` (`{storage, status}`), `recording`, `job`, `buffer` (each a document), `gone`
+/// `storage` (`{storage, status}`), `agent`, `recording`, `job`, `buffer` (each a document), `gone`
 /// (`{kind, id}`), `reset` (what is known may be old: load it again) and `end` (`{code}`). A
 /// request with the `Last-Event-ID` of an earlier one gets what changed since.
 #[utoipa::path(
@@ -194,6 +195,11 @@ fn look(app: &AppState) -> Vec<(Thing, u64)> {
         let document = RecordingDocument::from(info);
         seen.push((Thing::Recording(id), digest(app, &document, &mut text)));
     }
+    for agent in app.engine.agents().all().iter() {
+        let document = AgentDocument::of(app, agent, &Caller::Anyone);
+        let thing = Thing::Agent(agent.spec.id.clone());
+        seen.push((thing, digest(app, &document, &mut text)));
+    }
     for document in app.jobs.all() {
         if let Ok(id) = document.id.parse() {
             seen.push((Thing::Job(id), digest(app, &document, &mut text)));
@@ -279,9 +285,9 @@ impl Follower {
         } in changes
         {
             let told = if is_gone {
-                self.gone(thing)
+                self.gone(&thing)
             } else {
-                self.now(thing)
+                self.now(&thing)
             };
             if let Some((event, data)) = told {
                 self.message(&mut piece, event, number, &data);
@@ -305,10 +311,10 @@ impl Follower {
     }
 
     /// Name and document of a thing as it is now, if the client may know of it and wants to.
-    fn now(&self, thing: Thing) -> Option<(&'static str, String)> {
+    fn now(&self, thing: &Thing) -> Option<(&'static str, String)> {
         let (app, caller) = (&self.app, &self.caller);
         let sees_all = self.storage.is_none() && !caller.is_scoped();
-        match thing {
+        match *thing {
             Thing::Buffer if sees_all => {
                 let buffer = FollowedBuffer::from(app.recorder.buffer_status());
                 Some(("buffer", json(&buffer)))
@@ -327,20 +333,29 @@ impl Follower {
                 let wants = self.storage.is_none_or(|storage| job.is_of(storage));
                 wants.then(|| ("job", json(&job)))
             }
-            Thing::Buffer | Thing::Storage(_) | Thing::Recording(_) => None,
+            Thing::Agent(ref id) if self.wants_agent(id) => {
+                let agent = app.engine.agents().get(id).ok()?;
+                Some(("agent", json(&AgentDocument::of(app, &agent, caller))))
+            }
+            Thing::Buffer | Thing::Storage(_) | Thing::Recording(_) | Thing::Agent(_) => None,
         }
     }
 
     /// That a thing is gone, if the client may have known of it.
-    fn gone(&self, thing: Thing) -> Option<(&'static str, String)> {
+    fn gone(&self, thing: &Thing) -> Option<(&'static str, String)> {
         let sees_all = self.storage.is_none() && !self.caller.is_scoped();
-        let (kind, id) = match thing {
+        let (kind, id) = match *thing {
+            Thing::Agent(ref id) if self.wants_agent(id) => ("agent", id.to_string()),
             Thing::Storage(id) if self.wants(id) => ("storage", id.to_string()),
             Thing::Recording(id) if sees_all => ("recording", id.to_string()),
             Thing::Job(id) if sees_all => ("job", id.to_string()),
             _ => return None,
         };
         Some(("gone", format!("{{\"kind\":\"{kind}\",\"id\":\"{id}\"}}")))
+    }
+
+    fn wants_agent(&self, id: &AgentId) -> bool {
+        self.storage.is_none() && self.caller.sees_agent(id)
     }
 
     fn wants(&self, id: StorageId) -> bool {

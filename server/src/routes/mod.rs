@@ -26,6 +26,7 @@ mod packets;
 mod page;
 mod parameters;
 mod provenance;
+mod queries;
 mod query;
 mod recordings;
 mod references;
@@ -143,6 +144,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(storages::status))
         .routes(routes!(query::of_storage))
         .routes(routes!(query::of_many))
+        .routes(routes!(queries::of_storage))
         .routes(routes!(splits::of_storage))
         .routes(routes!(splits::of_many))
         .routes(routes!(view::of_api))

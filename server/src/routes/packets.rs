@@ -58,7 +58,11 @@ pub(super) async fn push(
         stream: stream.parse()?,
     };
     let (head, body) = request.into_parts();
-    app.pusher.push(target, &head, body).await
+    let pushed = app.pusher.push(target.clone(), &head, body).await;
+    pushed.inspect_err(|problem| {
+        let Target { agent, stream, .. } = &target;
+        app.pusher.refused(agent, stream, problem);
+    })
 }
 
 /// Returns the next position of a stream in a storage: epoch and sequence, both 0 for an empty

@@ -86,6 +86,9 @@ pub(super) struct QueryBody {
     limit: Option<u64>,
     /// Rows or groups that are omitted at the beginning.
     offset: u64,
+    /// Return rows only if at most so many events match, and otherwise none: `Tracehold-Matched` is
+    /// their number. Only with rows in ndjson.
+    matched_max: Option<u64>,
     /// Format of the rows.
     format: RowsFormat,
     /// Append a last line that says what was ruled out and what was read: `{"explain": {…}}`, after
@@ -180,13 +183,9 @@ impl QueryBody {
         Ok(question)
     }
 
-    /// The question about all events.
-    fn whole(self, storages: Vec<StorageId>) -> Result<Question, Problem> {
-        let (groups, order) = (self.groups()?, self.order()?);
-        let bare_times = self.bare_times();
-        let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
-        check_fields(&named).map_err(AnswerError::from)?;
-        let result = match (self.count, groups.is_empty()) {
+    /// Which kind of result is wanted.
+    fn result(&self, groups: GroupSpec, order: &ResultOrder) -> Result<ResultKind, Problem> {
+        match (self.count, groups.is_empty()) {
             (true, false) => {
                 return Err(malformed("count and groups exclude each other".to_owned()));
             }
@@ -195,22 +194,35 @@ impl QueryBody {
                     "count and list_fields exclude each other".to_owned(),
                 ));
             }
-            (_, true) if (self.count || self.list_fields) && order != ResultOrder::default() => {
+            (_, true) if (self.count || self.list_fields) && *order != ResultOrder::default() => {
                 return Err(malformed(
                     "counts and lists of fields have no order_by, limit and offset".to_owned(),
                 ));
             }
-            (true, true) => ResultKind::Count,
+            (true, true) => Ok(ResultKind::Count),
             (false, false) if self.list_fields => {
                 return Err(malformed(
                     "list_fields and groups exclude each other".to_owned(),
                 ));
             }
-            (false, true) if self.list_fields => ResultKind::Fields,
-            (false, false) => ResultKind::Groups(groups),
-            (false, true) => ResultKind::Rows(columns(self.fields)),
-        };
+            (false, true) if self.list_fields => Ok(ResultKind::Fields),
+            (false, false) => Ok(ResultKind::Groups(groups)),
+            (false, true) => Ok(ResultKind::Rows(columns(self.fields.clone()))),
+        }
+    }
+
+    /// The question about all events.
+    fn whole(self, storages: Vec<StorageId>) -> Result<Question, Problem> {
+        let (groups, order) = (self.groups()?, self.order()?);
+        let bare_times = self.bare_times();
+        let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
+        check_fields(&named).map_err(AnswerError::from)?;
+        let result = self.result(groups, &order)?;
         let format = Format::from(self.format);
+        let is_ndjson = format == Format::Ndjson && matches!(result, ResultKind::Rows(_));
+        if self.matched_max.is_some() && !is_ndjson {
+            return Err(malformed("matched_max is for rows in ndjson".to_owned()));
+        }
         match result {
             ResultKind::Groups(_) | ResultKind::Fields if !format.supports_groups() => {
                 return Err(malformed(GroupsError::Timeline.to_string()));
@@ -248,6 +260,8 @@ impl QueryBody {
             format,
             explain: self.explain,
             derived: self.derived,
+            matched_max: self.matched_max,
+            is_summarized: true,
             split: None,
         })
     }
@@ -453,7 +467,7 @@ async fn buffered(mut answered: Answer, bytes_max: u64) -> Result<(Bytes, Header
     }
 }
 
-fn too_long_for_http_1_0(bytes_max: u64) -> Problem {
+pub(super) fn too_long_for_http_1_0(bytes_max: u64) -> Problem {
     Problem::new(
         http::StatusCode::HTTP_VERSION_NOT_SUPPORTED,
         "http_version_not_supported",

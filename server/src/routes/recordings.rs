@@ -14,7 +14,7 @@ use recording::{
 };
 use serde::{Deserialize, Serialize};
 use storage_core::NewStorage;
-use storage_format::{AgentId, StorageId};
+use storage_format::{AgentId, StorageId, StreamId};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -382,10 +382,11 @@ pub(super) async fn push(
     Path((agent, stream)): Path<(String, String)>,
     request: Request,
 ) -> Result<Receipts, Problem> {
-    let target = (agent.parse()?, stream.parse()?);
+    let (agent, stream): (AgentId, StreamId) = (agent.parse()?, stream.parse()?);
     let (head, body) = request.into_parts();
-    let pusher = &app.pusher;
-    pusher.fan_out(&app.recorder, target, &head, body).await
+    let (pusher, target) = (&app.pusher, (agent.clone(), stream.clone()));
+    let pushed = pusher.fan_out(&app.recorder, target, &head, body).await;
+    pushed.inspect_err(|problem| pusher.refused(&agent, &stream, problem))
 }
 
 /// Returns the next position of a stream: after the packets acknowledged since the server started,

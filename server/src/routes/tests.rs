@@ -67,6 +67,7 @@ const CONTRACT: &[(&str, &str)] = &[
     ("get", "/api/v1/storages/{id}/packets/{number}"),
     ("post", "/api/v1/query"),
     ("post", "/api/v1/storages/{id}/query"),
+    ("post", "/api/v1/storages/{id}/queries"),
     ("post", "/api/v1/query/splits"),
     ("post", "/api/v1/storages/{id}/query/splits"),
     ("get", "/api/v1/storages/{id}/status"),

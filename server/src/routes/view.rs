@@ -178,6 +178,8 @@ async fn view(
         format,
         explain: false,
         derived: false,
+        matched_max: None,
+        is_summarized: true,
         split: None,
     };
     let etag = etag(app, id, &window, expression.as_deref())?;

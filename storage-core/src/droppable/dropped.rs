@@ -102,6 +102,22 @@ impl Droppable {
         dropped
     }
 
+    /// Packets and bytes that were dropped of a stream, in all storages.
+    pub(crate) fn dropped_of(&self, agent: &AgentId, stream: &StreamId) -> (u64, u64) {
+        let key = (agent.clone(), stream.clone());
+        let state = self.state.lock();
+        let ended = state.ended.values().filter_map(|of| of.get(&key));
+        let ended = ended.map(|stream| (stream.packets, stream.bytes));
+        let lanes = state.lanes.values();
+        let open = lanes.filter_map(|lane| lane.streams.get(&key));
+        let open = open.map(|stream| (stream.dropped_packets, stream.dropped_bytes));
+        let sum = |(packets, bytes): (u64, u64), (more, more_bytes)| {
+            let packets = packets.saturating_add(more);
+            (packets, bytes.saturating_add(more_bytes))
+        };
+        ended.chain(open).fold((0, 0), sum)
+    }
+
     /// Number of storages of which the positions of streams are known.
     #[cfg(test)]
     pub(crate) fn lane_count(&self) -> usize {

@@ -64,7 +64,7 @@ use std::{fs::File, sync::Arc};
 use io_trace::Tracer;
 use parking_lot::Mutex;
 use storage_format::{
-    AgentId,
+    AgentId, StreamId,
     storage_file::{StorageFile, StorageState},
 };
 
@@ -93,7 +93,9 @@ pub use tiering::{Adoption, TierInfo, TierPart, TierParts, Tiering};
 pub use transfer::Transfer;
 
 use self::{disk_probe::DiskProbe, recovering::Recoveries, tasks::Tasks};
-use crate::{Agents, ByteBudget, Counters, Replica, StorageError, writer::Services};
+use crate::{
+    Agents, ByteBudget, Counters, Replica, StorageError, StreamActivity, writer::Services,
+};
 
 /// What a storage is: the content of its storage file, with live totals.
 pub type StorageInfo = StorageFile;
@@ -236,7 +238,32 @@ impl Engine {
             Ok(())
         };
         self.inner.services.agents.remove(id, check).await?;
+        self.inner.services.stream_counts.forget(id);
         self.inner.quotas.change(id, None).await
+    }
+
+    /// What arrives in a stream, and what is lost of it; `None` if it was silent since the server
+    /// started, or if too many streams are counted.
+    #[must_use]
+    pub fn stream_activity(&self, agent: &AgentId, stream: &StreamId) -> Option<StreamActivity> {
+        let services = &self.inner.services;
+        let counted = services.stream_counts.activity(agent, stream);
+        let (packets, bytes) = services.droppable.dropped_of(agent, stream);
+        let activity = counted.or((packets > 0).then(StreamActivity::default))?;
+        Some(StreamActivity {
+            dropped_packets: packets,
+            dropped_bytes: bytes,
+            ..activity
+        })
+    }
+
+    /// Counts a refused push of a stream; `is_gap`: because packets before it are missing.
+    pub fn count_refused(&self, agent: &AgentId, stream: &StreamId, is_gap: bool) {
+        let services = &self.inner.services;
+        // Anybody can name streams that nobody has declared.
+        if services.agents.stream(agent, stream).is_ok() {
+            services.stream_counts.refused(agent, stream, is_gap);
+        }
     }
 
     /// Small named files that other crates own.

@@ -478,6 +478,7 @@ fn prepare(
         merges: Arc::new(Semaphore::new(1)),
         arrangings: Arc::new(Semaphore::new(1)),
         is_stopping: Arc::default(),
+        stream_counts: Arc::default(),
         droppable: Arc::new(Droppable::new(
             config.in_flight_bytes_max,
             Arc::clone(counters),

@@ -189,6 +189,7 @@ impl Writer {
         let count = headers.len() as u64;
         crate::fault_point!("commit.reported");
         self.storage.counts.finished(count, raw_bytes, now_ns());
+        self.streams.get(stream).count_durable(headers);
         let counters = &self.services.counters;
         counters.packets_durable.add(count);
         counters.raw_bytes.add(raw_bytes);
@@ -208,6 +209,7 @@ impl Writer {
         let stream = self.streams.get(at);
         stream.is_failing = true;
         let count = count.min(stream.in_flight.len());
+        stream.count_failed(count as u64);
         let packets: Vec<_> = stream.in_flight.drain(..count).collect();
         let bytes = packets.iter().map(|p| u64::from(p.summary.size)).sum();
         self.storage.counts.failed(count as u64, bytes, now_ns());

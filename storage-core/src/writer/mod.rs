@@ -69,6 +69,7 @@ use crate::{
     serializer::{SerializedFrames, SerializerPool},
     space::Space,
     storage::Storage,
+    stream_counts::StreamCounts,
     tree::Found,
 };
 
@@ -88,6 +89,7 @@ pub(crate) struct Services {
     pub(crate) space: Arc<Space>,
     pub(crate) labels: Arc<LabelTypes>,
     pub(crate) droppable: Arc<Droppable>,
+    pub(crate) stream_counts: Arc<StreamCounts>,
     pub(crate) live_index: Arc<LiveIndex>,
     pub(crate) missing_checksums: Arc<MissingChecksums>,
     /// Where packets must be, too, before they are acknowledged.

@@ -1,12 +1,18 @@
 //! The streams of a storage in its writer.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use storage_format::{
     AgentId, LeafId, StreamId, StreamPosition, agent_file::StreamSpec, data_file::Bucket,
+    frame::FrameHeader,
 };
 
-use crate::{PacketSummary, tree::IndexTree};
+use crate::{
+    PacketSummary,
+    stream_counts::{StreamCount, StreamCounts},
+    tree::IndexTree,
+};
 
 /// A packet in flight, and the pushes that wait for it.
 #[derive(Debug)]
@@ -33,10 +39,18 @@ pub(super) struct Stream {
     pub(super) leaf: Option<(Option<Bucket>, LeafId)>,
     /// Whether a packet was refused and the packets in flight after it are being refused.
     pub(super) is_failing: bool,
+    /// What arrives and is lost, if it is counted.
+    counts: Option<Arc<StreamCount>>,
 }
 
 impl Stream {
-    pub(super) fn new(agent: AgentId, spec: StreamSpec, tree: &IndexTree) -> Self {
+    pub(super) fn new(
+        agent: AgentId,
+        spec: StreamSpec,
+        tree: &IndexTree,
+        counts: &StreamCounts,
+    ) -> Self {
+        let counts = counts.of(&agent, &spec.id);
         let next = tree.next_position(&agent, &spec.id);
         Self {
             agent,
@@ -46,6 +60,19 @@ impl Stream {
             in_flight: VecDeque::new(),
             leaf: None,
             is_failing: false,
+            counts,
+        }
+    }
+
+    pub(super) fn count_durable(&self, packets: &[FrameHeader]) {
+        if let Some(counts) = &self.counts {
+            counts.durable(packets);
+        }
+    }
+
+    pub(super) fn count_failed(&self, packets: u64) {
+        if let Some(counts) = &self.counts {
+            counts.failed(packets);
         }
     }
 

@@ -171,9 +171,12 @@ impl Writer {
         let Some(tree) = &*tree else {
             return Err(StorageError::Stopping);
         };
-        Ok(self
-            .streams
-            .add(Stream::new(push.agent.clone(), spec, tree)))
+        Ok(self.streams.add(Stream::new(
+            push.agent.clone(),
+            spec,
+            tree,
+            &self.services.stream_counts,
+        )))
     }
 
     fn judge(&mut self, at: usize, packet: &NewPacket, gaps: Gaps) -> Verdict {

@@ -87,8 +87,7 @@ for (const [typed, expected] of [
 {
   const page = await open("#/");
   let refused = 0;
-  await intercept(page, "/query", request => {
-    if (!request.postData().includes('"count":true')) return null;
+  await intercept(page, "/queries", () => {
     refused++;
     return { status: 429, headers: { "retry-after": "1" }, contentType: "application/problem+json", body: '{"title": "busy", "detail": "8 queries are already running"}' };
   });
@@ -98,17 +97,28 @@ for (const [typed, expected] of [
   await page.close();
 }
 
-// A page of rows that failed is loaded again.
-{
+// What failed is loaded again: all answers of a request, or only the rows, whose problem leaves the others alone.
+const drawn = "{\"rows\":[{\"ts\":1700000000000000000,\"name\":\"n\",\"count\":612}],\"matched\":612,\"skipped\":[],\"skipped_records\":0,\"notes\":[]}\n";
+const slices = drawn.replace(/"rows":\[.*?\]/, '"rows":[]');
+const number = drawn.replace(/"rows":\[.*?\]/, '"rows":[{"count":612}]');
+const problem = '{"problem":{"title":"internal error","status":500}}\n';
+for (const [failed, words, isTimeLineDrawn] of [
+  [{ status: 500, contentType: "application/problem+json", body: '{"title": "internal error"}' }, "internal error", false],
+  [{ status: 200, contentType: "application/x-ndjson", body: drawn + slices + number + problem }, "internal error", true],
+  [{ status: 200, contentType: "application/x-ndjson", body: drawn + slices + number }, "ended early", true],
+  [{ status: 200, contentType: "application/x-ndjson", body: drawn + slices + number + '{"rows":[{"na' }, "ended early", true],
+]) {
   const page = await open("#/");
   let failures = 0;
-  await intercept(page, "/query", request => request.postData().includes('"offset":0') && failures++ === 0
-    ? { status: 500, contentType: "application/problem+json", body: '{"title": "internal error"}' } : null);
+  await intercept(page, "/queries", () => failures++ === 0 ? failed : null);
   await page.evaluate(place => { location.hash = place; }, place(odd));
-  await shows(page, "internal error");
+  await shows(page, words);
+  assert.equal(/^612 events in intervals/.test(await note(page)), isTimeLineDrawn, await note(page));
   await press(page, "Try again");
   await until(page, () => [...document.querySelectorAll(".rows tbody tr")].some(each => !each.textContent.includes("…")));
   assert.equal(await counted(page), names.length * 4);
+  await shows(page, "612 events in intervals");
+  assert.equal(await text(page, ".caret"), "");
   await page.close();
 }
 

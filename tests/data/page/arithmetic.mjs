@@ -11,7 +11,6 @@ const { spelled, typedIn } = await load("completion");
 const { fieldsOf, powersOf } = await load("statistics");
 const { SPANS_MAX, linesOf, traceIdOf } = await load("spans");
 const { gridOf, missesOf, seriesOf } = await load("grid");
-const { Rates, dropsOf } = await load("agents");
 const { path } = await load("api");
 const { Messages } = await load("changes");
 
@@ -145,22 +144,6 @@ check(traceIdOf, [
   assert.deepEqual([least, most], [1, 9]);
   assert.deepEqual(missesOf([{ ts: 1, is_cache_hit: true, count: 3 }, { ts: 1, is_cache_hit: false, count: 1 }, { ts: 1, is_cache_hit: null, count: 7 }, { ts: 2, is_cache_hit: true, count: 1 }]),
     [{ ts: 1, lookups: 4, misses: 1, ratio: 0.25 }, { ts: 2, lookups: 1, misses: 0, ratio: 0 }]);
-}
-
-// A rate needs two times; drops of a stream are those of all storages.
-{
-  const rates = new Rates();
-  rates.add([{ id: "a", stored_bytes: 1000 }, { id: "b", stored_bytes: null }], 0);
-  assert.equal(rates.of("a"), null);
-  rates.add([{ id: "a", stored_bytes: 6000 }, { id: "b", stored_bytes: 7 }], 10_000);
-  assert.deepEqual([rates.of("a"), rates.of("b"), rates.of("c")], [500, null, null]);
-  rates.add([{ id: "a", stored_bytes: 6000 }], 35_000);
-  assert.equal(rates.of("a"), 0);
-  rates.add([{ id: "a", stored_bytes: 0 }], 36_000);
-  assert.equal(rates.of("a"), 0);
-  const drop = (agent, stream, packets) => ({ agent, stream, packets, bytes: 10 * packets });
-  const drops = dropsOf([{ status: { dropped: [drop("a", "s", 1), drop("a", "t", 2)] } }, { status: { dropped: [drop("a", "s", 4)] } }, { status: {} }]);
-  assert.deepEqual([...drops], [["a s", { packets: 5, bytes: 50 }], ["a t", { packets: 2, bytes: 20 }]]);
 }
 
 // No value of a path adds a step to it.

@@ -1,7 +1,7 @@
 // What is live: views follow what changes as the server says it, and ask where it cannot.
 
 import assert from "node:assert/strict";
-import { end, given, intercept, open, seconds, server, shows, text, until } from "./browser.mjs";
+import { end, given, intercept, open, pictures, seconds, server, shows, text, until } from "./browser.mjs";
 
 const { storage, push } = given;
 const api = async (method, path, body) => {
@@ -65,6 +65,30 @@ function requests(page) {
   await isLive(page);
   await api("DELETE", `/storages/${copy.storage}`);
   await shows(page, "Not up to date");
+  await page.close();
+}
+
+// Agents follow what arrives in their streams, and what is lost of it.
+{
+  const page = await open("#/agents");
+  await shows(page, "late");
+  await isLive(page);
+  const row = () => page.$$eval("main table tbody tr", rows => [...rows.find(row => row.cells[5].textContent === "live").cells].map(cell => cell.textContent));
+  await api("PUT", "/agents/host/streams/live", { kind: "dft" });
+  await until(page, () => [...document.querySelectorAll("main table tbody tr")].some(row => row.cells[5].textContent === "live"));
+  assert.deepEqual((await row()).slice(8), ["–", "–", "–", "–"]);
+  const made = await api("POST", "/storages", { name: "of streams" });
+  await api("POST", `/storages/${made.id}/open`);
+  const send = sequence => fetch(`${server}/api/v1/storages/${made.id}/agents/host/streams/live/packets`, {
+    method: "POST", body: push.bodies[0], headers: { "content-type": "application/octet-stream", "tracehold-epoch": "1", "tracehold-sequence": String(sequence) },
+  });
+  for (let at = 0; at < 9; at++) assert.ok((await send(at)).ok);
+  await until(page, () => [...document.querySelectorAll("main table tbody tr")].some(row => row.cells[5].textContent === "live" && /^0\.[1-9]$/.test(row.cells[8].textContent) && /^0\.[1-9]$/.test(row.cells[10].textContent)));
+  assert.equal((await row()).at(-1), "nothing");
+  assert.equal((await send(20)).status, 409);
+  await shows(page, "1 push refused after a gap");
+  await page.screenshot({ path: `${pictures}/agents-live.png`, fullPage: true });
+  await api("DELETE", `/storages/${made.id}`);
   await page.close();
 }
 

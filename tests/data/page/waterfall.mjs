@@ -99,9 +99,9 @@ await page.close();
 // What could not be read is said.
 {
   const page = await open("#/");
-  await intercept(page, "/query", () => ({
+  await intercept(page, "/queries", () => ({
     status: 200, contentType: "application/x-ndjson",
-    body: '{"name":"INSERT payment","ts":1,"args.span_id":"a"}\n{"summary":{"skipped":["2 packets are damaged"]}}\n',
+    body: '{"rows":[{"name":"INSERT payment","ts":1,"args.span_id":"a"}],"matched":1,"skipped":["2 packets are damaged"],"skipped_records":2,"notes":[]}\n',
   }));
   await page.evaluate(place => { location.hash = place; }, place);
   await shows(page, "skipped: 2 packets are damaged");

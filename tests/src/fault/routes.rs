@@ -7,6 +7,7 @@ use crate::http::{Request, Response};
 const WITHOUT: &[(&str, &str, &str)] = &[
     ("POST", "/query", "changes nothing"),
     ("POST", "/storages/{id}/query", "changes nothing"),
+    ("POST", "/storages/{id}/queries", "changes nothing"),
     ("POST", "/query/splits", "changes nothing"),
     ("POST", "/storages/{id}/query/splits", "changes nothing"),
     (

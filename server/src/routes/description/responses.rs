@@ -113,7 +113,7 @@ const RULES: &[Rule] = &[
             let last = selected.path.rsplit('/').next().unwrap_or_default();
             matches!(
                 last,
-                "verify" | "export" | "import" | "copy" | "query" | "splits"
+                "verify" | "export" | "import" | "copy" | "query" | "queries" | "splits"
             )
         },
     },

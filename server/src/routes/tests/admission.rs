@@ -103,6 +103,7 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ("delete", "/api/v1/storages/{id}/labels/{name}", "oO"),
     ("post", "/api/v1/storages/{id}/open", "oO"),
     ("get", "/api/v1/storages/{id}/packets/{number}", "roROs"),
+    ("post", "/api/v1/storages/{id}/queries", "roROs"),
     ("post", "/api/v1/storages/{id}/query", "roROs"),
     ("post", "/api/v1/storages/{id}/query/splits", "roROs"),
     ("get", "/api/v1/storages/{id}/status", "aroAROs"),

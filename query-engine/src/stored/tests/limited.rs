@@ -1,0 +1,89 @@
+//! The first rows in order of time are found without reading what comes later.
+
+use super::*;
+
+const PACKETS: u64 = 128;
+const EVENTS: u64 = 10;
+
+/// Streams whose packets cover the same times, each packet a chunk.
+fn streams(batch: u64) -> (Vec<StoredLeaf>, Vec<Arc<Memory>>) {
+    let stream = |number: u64| {
+        let packet = |packet: u64| {
+            let lines = (0..EVENTS).map(|event| {
+                let ts = packet * 100 + event * 4 + number;
+                format!("{{\"name\":\"read\",\"ph\":\"X\",\"pid\":1,\"ts\":{ts},\"dur\":1}}\n")
+            });
+            lines.collect::<String>().into_bytes()
+        };
+        let packets: Vec<Vec<u8>> = (0..PACKETS).map(packet).collect();
+        let (leaf, bytes, _) = leaf_of(number, &packets, Codec::None);
+        let data = Arc::new(Memory {
+            bytes,
+            batch,
+            ..Memory::default()
+        });
+        let index = index(stored(&leaf, &data, None), 1);
+        data.moved.store(0, Ordering::Relaxed);
+        (stored(&leaf, &data, Some(index)), data)
+    };
+    (0..4).map(stream).unzip()
+}
+
+/// The rows, and the bytes that were read for them.
+fn first_rows(order: &ResultOrder, batch: u64) -> (Vec<String>, u64) {
+    let (leaves, data) = streams(batch);
+    let request = Request {
+        order: order.clone(),
+        ..Request::default()
+    };
+    let columns = Columns::Fields(vec!["ts".to_owned()]);
+    let set = StorageSet::open(leaves, None).unwrap();
+    let sources = set.sources(&request, &columns.fields()).unwrap();
+    let mut rows = Vec::new();
+    let mut out = |row: &[u8]| {
+        rows.extend_from_slice(row);
+        Ok(())
+    };
+    let limits = Limits {
+        threads: 1,
+        ..Limits::default()
+    };
+    let mut format = Ndjson::default();
+    write_rows(&sources, &request, &columns, &mut format, limits, &mut out).unwrap();
+    let text = String::from_utf8(rows).unwrap();
+    let moved = data.iter().map(|data| data.moved.load(Ordering::Relaxed));
+    (text.lines().map(str::to_owned).collect(), moved.sum())
+}
+
+#[test]
+fn few_rows_cost_few_chunks_however_many_are_read_together() {
+    let of = |limit: Option<u64>, offset: u64, keys: &str| ResultOrder {
+        keys: OrderKey::parse_list(keys).unwrap_or_default(),
+        limit,
+        offset,
+    };
+    let (all, whole) = first_rows(&of(None, 0, ""), 1 << 20);
+    assert_eq!(all.len() as u64, 4 * PACKETS * EVENTS);
+    for (limit, offset, keys, share) in [
+        (5, 0, "", 4),
+        (5, 30, "", 4),
+        // All of them have to be seen.
+        (5, 0, "ts", 1),
+        // So many are read as others are.
+        (100_000, 0, "", 1),
+    ] {
+        for batch in [1, 1 << 20] {
+            let (rows, moved) = first_rows(&of(Some(limit), offset, keys), batch);
+            let end = usize::try_from(offset + limit).unwrap().min(all.len());
+            assert_eq!(rows, all[usize::try_from(offset).unwrap()..end]);
+            assert!(
+                moved * share <= whole,
+                "{moved} of {whole} bytes for {limit}"
+            );
+            assert!(
+                share > 1 || moved == whole,
+                "{moved} of {whole} bytes for {limit}"
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+// A zoom is one request, whatever is shown below the time line, and shows what it says.
+
+import assert from "node:assert/strict";
+import { counted, end, given, open, press, seconds, shows, text, until } from "./browser.mjs";
+
+const { storage, events } = given;
+const note = () => text(page, ".timeline ~ [role=status]");
+const numberOf = said => Number(/^([\d,]+) events/.exec(said)?.[1].replaceAll(",", ""));
+
+const page = await open("#/");
+const asked = [];
+page.on("request", request => {
+  const { pathname } = new URL(request.url());
+  if (pathname.startsWith("/api/v1/") && pathname !== "/api/v1/changes") asked.push(pathname.split("/").at(-1));
+});
+await page.evaluate(id => { location.hash = `#/storage/${id}`; }, storage);
+await shows(page, "events in intervals of");
+assert.equal(await counted(page), events);
+// The head of the storage is asked for a second time when the page begins to follow it.
+while (asked.filter(each => each === "status").length < 2) await seconds(0.05);
+await page.waitForNetworkIdle({ concurrency: 1 });
+await until(page, () => document.querySelector(".rows tbody td")?.textContent.startsWith("20"));
+
+/** Presses a button of the time line, and waits until everything that is seen is new. */
+async function zoom(title, isReady) {
+  const before = await text(page, "p.mono");
+  asked.length = 0;
+  await page.evaluate(() => { document.querySelector(".timeline ~ [role=status]").textContent = ""; });
+  await press(page, title);
+  await until(page, before => document.querySelector("p.mono").textContent !== before, before);
+  await shows(page, "events in intervals of");
+  await until(page, isReady);
+  assert.deepEqual(asked, ["queries"], title);
+}
+
+const areRowsThere = () => /^[\d,]+ events$/.test(document.querySelector(".rows-note").textContent)
+  && document.querySelector(".rows tbody td")?.textContent.startsWith("20");
+
+// Half of the time has half of the events, until they are few enough to be drawn one by one.
+let wanted = events;
+const areSlicesShown = () => page.$eval(".timeline canvas ~ canvas", canvas => !canvas.hidden);
+while (wanted > 5000) {
+  assert.equal(await areSlicesShown(), false, `${wanted} events`);
+  await zoom("In", areRowsThere);
+  wanted /= 2;
+  assert.ok(Math.abs(await counted(page) - wanted) <= 2, await text(page, ".rows-note"));
+}
+await until(page, () => !document.querySelector(".timeline canvas ~ canvas").hidden);
+// All of them are known then, and their number is no estimate.
+assert.equal(numberOf(await note()), await counted(page));
+assert.doesNotMatch(await note(), /estimated/);
+await zoom("Later", areRowsThere);
+await zoom("Whole", areRowsThere);
+assert.equal(await areSlicesShown(), false);
+
+// So it is with groups and distributions.
+for (const [tab, words] of [["Group by", "groups"], ["Distribution", "events have dur"]]) {
+  await press(page, tab);
+  await shows(page, words);
+  // The fields that can be chosen are asked for once.
+  await until(page, () => document.querySelector("#numeric-fields option"));
+  const areBarsNew = () => !document.querySelector(".rows-note").textContent.startsWith("Loading");
+  await zoom("In", areBarsNew);
+  await zoom("Out", areBarsNew);
+}
+
+// Who zooms faster than the server answers sees the last part only, and the others are not asked for any more.
+const ended = [];
+page.on("requestfailed", request => ended.push(request.failure().errorText));
+await press(page, "Events");
+await until(page, areRowsThere);
+await page.evaluate(() => {
+  const press = title => [...document.querySelectorAll("button")].find(each => each.textContent === title).click();
+  press("In");
+  press("In");
+  press("Later");
+  press("Whole");
+});
+await until(page, areRowsThere);
+await shows(page, "events in intervals of");
+assert.equal(await counted(page), events);
+assert.ok(ended.every(each => each === "net::ERR_ABORTED"), `${ended}`);
+await page.close();
+await end();
