@@ -220,9 +220,10 @@ fn nanoseconds(unit: BareUnit, field: &FieldPath) -> Result<u32, QueryErrorKind>
         BareUnit::Nanos(unit) => Ok(unit),
         BareUnit::Mixed => Err(QueryErrorKind::AmbiguousUnit {
             field: field.to_string(),
-            expected: match field.is_time() {
-                true => "a date such as 2026-11-21T01:00:00Z",
-                false => "a duration such as 10ms",
+            expected: if field.is_time() {
+                "a date such as 2026-11-21T01:00:00Z"
+            } else {
+                "a duration such as 10ms"
             },
         }),
     }

@@ -316,7 +316,7 @@ fn a_mount_without_indexes_says_so() {
     assert_eq!(code, 0, "{errors}");
     assert!(errors.contains("still making chunk indexes"), "{errors}");
     let (code, _, errors) = run(&[&words[..], &["60"]].concat());
-    // Unless they are made by now.
+    // A long wait is said.
     let waited = errors == "waiting until the server has made the chunk indexes\n";
     assert!(code == 0 && (waited || errors.is_empty()), "{errors}");
 }

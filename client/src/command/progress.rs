@@ -1,7 +1,7 @@
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use query_engine::Progress as Reading;
@@ -16,9 +16,40 @@ const BYTES: &str = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta} {msg}"
 #[derive(Debug, Clone)]
 pub(super) struct Progress {
     bar: Option<ProgressBar>,
-    /// The last line, where lines are written.
-    line: Option<Arc<Mutex<&'static str>>>,
+    /// What is waited for, where lines say it.
+    wait: Option<Arc<Mutex<Wait>>>,
 }
+
+/// What is waited for, since when, and whether it was said.
+#[derive(Debug)]
+struct Wait {
+    what: &'static str,
+    since: Instant,
+    is_said: bool,
+}
+
+impl Wait {
+    fn begin(what: &'static str, now: Instant) -> Wait {
+        Wait {
+            what,
+            since: now,
+            is_said: false,
+        }
+    }
+
+    /// Whether the wait for `what` is to be said now.
+    fn is_due(&mut self, what: &'static str, now: Instant) -> bool {
+        if self.what != what {
+            *self = Wait::begin(what, now);
+        }
+        let is_due = !self.is_said && now.duration_since(self.since) >= SAID_FROM;
+        self.is_said |= is_due;
+        is_due
+    }
+}
+
+/// Shorter waits are not worth a line.
+pub(super) const SAID_FROM: Duration = Duration::from_secs(3);
 
 impl Progress {
     pub(super) fn new(context: &Context, total: u64) -> Self {
@@ -26,8 +57,9 @@ impl Progress {
             let style = ProgressStyle::with_template(BYTES).expect("the template is valid");
             ProgressBar::new(total).with_style(style)
         });
-        let line = (bar.is_none() && context.says_waits()).then(Arc::default);
-        Self { bar, line }
+        let wait = || Arc::new(Mutex::new(Wait::begin("", Instant::now())));
+        let wait = (bar.is_none() && context.says_waits()).then(wait);
+        Self { bar, wait }
     }
 
     /// The bar, if one is shown.
@@ -41,19 +73,15 @@ impl Progress {
         }
     }
 
-    /// Says what is waited for.
+    /// Says what is waited for; called again and again while it is.
     pub(super) fn say(&self, what: &'static str) {
         if let Some(bar) = &self.bar {
             bar.set_message(what);
         }
-        if let Some(line) = &self.line {
-            let before = std::mem::replace(
-                &mut *line.lock().unwrap_or_else(PoisonError::into_inner),
-                what,
-            );
-            if before != what {
-                say(what);
-            }
+        let Some(wait) = &self.wait else { return };
+        let mut wait = wait.lock().unwrap_or_else(PoisonError::into_inner);
+        if wait.is_due(what, Instant::now()) {
+            say(what);
         }
     }
 
@@ -124,4 +152,28 @@ fn show(bar: &ProgressBar, reading: &Reading) {
         events => format!("{} events read", HumanCount(events)),
     });
     bar.tick();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_wait_is_said_once() {
+        let begin = Instant::now();
+        let mut wait = Wait::begin("", begin);
+        let cases = [
+            ("one", 0, false),
+            ("one", 2, false),
+            ("one", 3, true),
+            ("one", 9, false),
+            ("two", 10, false),
+            ("two", 13, true),
+            ("one", 14, false),
+        ];
+        for (what, seconds, is_said) in cases {
+            let now = begin + Duration::from_secs(seconds);
+            assert_eq!(wait.is_due(what, now), is_said, "{what} {seconds}");
+        }
+    }
 }

@@ -1,19 +1,17 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::Args;
 use io_analysis::{TextTable, bytes_text};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::super::progress::Progress;
+use super::super::progress::{Progress, SAID_FROM};
 use super::super::{CommandError, Context, Exit};
 use crate::http::{Client, Job};
 
 /// The first and the longest wait between two polls of a job.
 const POLL_FIRST: Duration = Duration::from_millis(20);
 const POLL_MAX: Duration = Duration::from_millis(500);
-/// What is done sooner is not worth a word.
-const PATIENCE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(super) struct Jobs {
@@ -58,7 +56,6 @@ pub(super) async fn watch(
     what: &'static str,
 ) -> Result<Value, CommandError> {
     let progress = Progress::new(context, 0);
-    let begin = Instant::now();
     let mut delay = POLL_FIRST;
     let mut is_cancelled = false;
     while job.is_running() {
@@ -71,9 +68,7 @@ pub(super) async fn watch(
         }
         delay = POLL_MAX.min(delay * 2);
         job = client.job(job.id).await?;
-        if begin.elapsed() > PATIENCE {
-            progress.say(what);
-        }
+        progress.say(what);
         progress.set_total(job.bytes_total.unwrap_or(0));
         progress.set_done(job.bytes_done);
     }
@@ -91,7 +86,7 @@ pub(super) async fn answered<T>(
     let mut request = std::pin::pin!(request);
     tokio::select! {
         answer = &mut request => return answer,
-        () = tokio::time::sleep(PATIENCE) => {}
+        () = tokio::time::sleep(SAID_FROM) => {}
     }
     if context.says_waits() {
         context.note(what);
