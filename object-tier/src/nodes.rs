@@ -44,6 +44,9 @@ pub struct Heartbeat {
     pub time: i64,
     /// Storages that it has open.
     pub storages_open: u64,
+    /// Ids of the newest of these, for people; none from earlier versions.
+    #[serde(default)]
+    pub open: Vec<String>,
     /// Bytes that are free on its disk.
     pub bytes_free: u64,
 }

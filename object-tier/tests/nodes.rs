@@ -34,6 +34,7 @@ fn heartbeat(name: &str, boot: u128) -> Heartbeat {
         // Clocks of nodes do not matter.
         time: -77,
         storages_open: 3,
+        open: vec!["01a00000-0000-7000-8000-000000000000".into()],
         bytes_free: 1 << 40,
     }
 }

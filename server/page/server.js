@@ -2,6 +2,7 @@
 
 import { change, download, send } from "./api.js";
 import { acting, ask, button, facts, make, table } from "./dom.js";
+import { nodesOf } from "./nodes.js";
 import { bytes, count, date, duration } from "./units.js";
 
 /** What the server says of its readiness; while it is not ready, a problem document. */
@@ -11,11 +12,16 @@ export async function readiness(signal) {
 }
 
 export async function showServer(view) {
+  const nodes = await nodesOf(view);
+  const again = async () => view.show(...await partsOf(view, nodes, again));
+  await again();
+}
+
+async function partsOf(view, nodes, again) {
   const [ready, retention, trace] = await Promise.all([
     readiness(view.signal), view.get("/retention"), view.get("/io-trace"),
   ]);
-  const again = () => showServer(view);
-  view.show(
+  return [
     make("h1", {}, "Server"),
     facts([
       ["Status", ready.isReady ? ready.status : ready.detail || ready.title],
@@ -25,6 +31,7 @@ export async function showServer(view) {
       ["Ended tasks", ready.ended_tasks?.join(", ") || "none"],
     ]),
     failedStorages(ready),
+    nodes,
     make("h2", {}, "Retention"),
     facts([
       ["Oldest age", retention.age_seconds_max ? duration(retention.age_seconds_max * 1e9) : "no limit"],
@@ -45,7 +52,8 @@ export async function showServer(view) {
       trace.storage ? make("a", { href: `#/storage/${trace.storage}` }, "its storage") : null),
     make("h2", {}, "Links"),
     make("p", {}, make("a", { href: "docs" }, "API"), " · ", make("a", { href: "openapi.json" }, "openapi.json"), " · ",
-      button("metrics", acting(() => download("/metrics", "metrics.txt", 0)), { class: "link" })));
+      button("metrics", acting(() => download("/metrics", "metrics.txt", 0)), { class: "link" })),
+  ];
 }
 
 function failedStorages({ failed_storages: failed, failures }) {

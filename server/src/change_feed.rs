@@ -48,6 +48,8 @@ pub(crate) enum Thing {
     Job(Uuid),
     /// An agent, and what arrives in its streams.
     Agent(AgentId),
+    /// The servers that share an object store.
+    Nodes,
 }
 
 /// A change of a thing: the last one.

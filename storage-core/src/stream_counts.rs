@@ -28,6 +28,7 @@ const SEARCH_SECONDS: i64 = 10;
 const WINDOW_SECONDS: i64 = 30;
 /// One slot more, so that the second that has begun replaces none of the window.
 const SLOTS: usize = 31;
+const SLOT_COUNT: i64 = 31;
 
 /// What arrived in a stream since the server started, in all storages.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -160,7 +161,7 @@ impl Window {
         self.bytes = self.bytes.saturating_add(bytes);
         self.events = self.events.saturating_add(events);
         self.last = second;
-        let slot = usize::try_from(second.rem_euclid(SLOTS as i64)).unwrap_or(0);
+        let slot = usize::try_from(second.rem_euclid(SLOT_COUNT)).unwrap_or(0);
         let Some(slot) = self.slots.get_mut(slot) else {
             return;
         };
@@ -177,7 +178,8 @@ impl Window {
 
     /// Sums over the last 30 s.
     fn recent(&self, now: i64) -> Second {
-        let is_recent = |slot: &&Second| (0..WINDOW_SECONDS).contains(&(now - slot.second));
+        let is_recent =
+            |slot: &&Second| (0..WINDOW_SECONDS).contains(&now.saturating_sub(slot.second));
         let recent = self.slots.iter().filter(is_recent);
         recent.fold(Second::default(), |sum, slot| Second {
             second: now,
@@ -226,7 +228,7 @@ impl StreamCounts {
         count.window.lock().last = now;
         let of_agent = state.streams.entry(agent.clone()).or_default();
         of_agent.insert(stream.clone(), Arc::clone(&count));
-        state.count += 1;
+        state.count = state.count.saturating_add(1);
         Some(count)
     }
 
@@ -250,7 +252,7 @@ impl StreamCounts {
             .streams
             .remove(agent)
             .map_or(0, |streams| streams.len());
-        state.count -= removed;
+        state.count = state.count.saturating_sub(removed);
     }
 }
 
@@ -261,13 +263,14 @@ impl State {
 
     /// Forgets streams that no writer has and that were silent.
     fn forget_silent(&mut self, now: i64) {
-        if now - self.searched < SEARCH_SECONDS {
+        if now.saturating_sub(self.searched) < SEARCH_SECONDS {
             return;
         }
         self.searched = now;
         for streams in self.streams.values_mut() {
             streams.retain(|_, count| {
-                Arc::strong_count(count) > 1 || now - count.window.lock().last < SILENCE_SECONDS
+                let silence = now.saturating_sub(count.window.lock().last);
+                Arc::strong_count(count) > 1 || silence < SILENCE_SECONDS
             });
         }
         self.streams.retain(|_, streams| !streams.is_empty());

@@ -64,6 +64,7 @@ mod otlp_grpc;
 mod ownership;
 mod packet_times;
 mod page;
+mod page_nodes;
 mod partial_spans;
 mod perfetto_engine;
 mod provenance;

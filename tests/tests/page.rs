@@ -18,7 +18,7 @@ use crate::repair::damaged;
 const BEGIN_US: u64 = 1_700_000_000_000_000;
 
 /// Runs a script on what it is given, in a browser if there is one.
-fn drive(script: &str, mut given: Value) {
+pub(crate) fn drive(script: &str, mut given: Value) {
     let Some(modules) = page_node_modules() else {
         return;
     };

@@ -24,6 +24,7 @@ use super::page::query;
 use super::recordings::RecordingDocument;
 use super::refusals::{BadRequest, NotFound, TooManyRequests};
 use super::storages::StorageDocument;
+use super::tier::NodesDocument;
 use crate::access::Caller;
 use crate::app_state::AppState;
 use crate::change_feed::{Change, NoPlace, Place, Thing, Who};
@@ -59,9 +60,9 @@ pub(super) struct ChangesQuery {
 }
 
 /// Sends what changes until the client hangs up, its token ends, or the server stops. Messages are
-/// `storage` (`{storage, status}`), `agent`, `recording`, `job`, `buffer` (each a document), `gone`
-/// (`{kind, id}`), `reset` (what is known may be old: load it again) and `end` (`{code}`). A
-/// request with the `Last-Event-ID` of an earlier one gets what changed since.
+/// `storage` (`{storage, status}`), `agent`, `nodes`, `recording`, `job`, `buffer` (each a
+/// document), `gone` (`{kind, id}`), `reset` (what is known may be old: load it again) and `end`
+/// (`{code}`). A request with the `Last-Event-ID` of an earlier one gets what changed since.
 #[utoipa::path(
     get, operation_id = "follow_changes", path = "/changes", tag = "storages",
     params(
@@ -195,6 +196,10 @@ fn look(app: &AppState) -> Vec<(Thing, u64)> {
         let document = RecordingDocument::from(info);
         seen.push((Thing::Recording(id), digest(app, &document, &mut text)));
     }
+    if app.tier.is_some() {
+        let nodes = NodesDocument::of(app, None);
+        seen.push((Thing::Nodes, digest(app, &nodes, &mut text)));
+    }
     for agent in app.engine.agents().all().iter() {
         let document = AgentDocument::of(app, agent, &Caller::Anyone);
         let thing = Thing::Agent(agent.spec.id.clone());
@@ -319,6 +324,7 @@ impl Follower {
                 let buffer = FollowedBuffer::from(app.recorder.buffer_status());
                 Some(("buffer", json(&buffer)))
             }
+            Thing::Nodes if sees_all => Some(("nodes", json(&NodesDocument::of(app, None)))),
             Thing::Storage(id) if self.wants(id) => {
                 let info = app.engine.storages().get(id).ok()?;
                 Some(("storage", json(&FollowedStorage::of(app, info))))
@@ -337,7 +343,11 @@ impl Follower {
                 let agent = app.engine.agents().get(id).ok()?;
                 Some(("agent", json(&AgentDocument::of(app, &agent, caller))))
             }
-            Thing::Buffer | Thing::Storage(_) | Thing::Recording(_) | Thing::Agent(_) => None,
+            Thing::Buffer
+            | Thing::Nodes
+            | Thing::Storage(_)
+            | Thing::Recording(_)
+            | Thing::Agent(_) => None,
         }
     }
 

@@ -47,6 +47,7 @@ static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
         "jobs.js" SCRIPT;
         "json.js" SCRIPT;
         "main.js" SCRIPT;
+        "nodes.js" SCRIPT;
         "perfetto.js" SCRIPT;
         "pictures.js" SCRIPT;
         "plots.js" SCRIPT;

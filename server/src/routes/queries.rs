@@ -116,9 +116,10 @@ pub(super) async fn of_storage(
         running: None,
         known: HashMap::new(),
     };
-    let body = match version >= Version::HTTP_11 {
-        true => Body::from_stream(unfold(answers, Answers::next)),
-        false => Body::from(answers.whole(bytes_max).await?),
+    let body = if version >= Version::HTTP_11 {
+        Body::from_stream(unfold(answers, Answers::next))
+    } else {
+        Body::from(answers.whole(bytes_max).await?)
     };
     let mut response = Response::new(body);
     let fields = response.headers_mut();

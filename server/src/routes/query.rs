@@ -186,25 +186,19 @@ impl QueryBody {
     /// Which kind of result is wanted.
     fn result(&self, groups: GroupSpec, order: &ResultOrder) -> Result<ResultKind, Problem> {
         match (self.count, groups.is_empty()) {
-            (true, false) => {
-                return Err(malformed("count and groups exclude each other".to_owned()));
-            }
-            (true, true) if self.list_fields => {
-                return Err(malformed(
-                    "count and list_fields exclude each other".to_owned(),
-                ));
-            }
+            (true, false) => Err(malformed("count and groups exclude each other".to_owned())),
+            (true, true) if self.list_fields => Err(malformed(
+                "count and list_fields exclude each other".to_owned(),
+            )),
             (_, true) if (self.count || self.list_fields) && *order != ResultOrder::default() => {
-                return Err(malformed(
+                Err(malformed(
                     "counts and lists of fields have no order_by, limit and offset".to_owned(),
-                ));
+                ))
             }
             (true, true) => Ok(ResultKind::Count),
-            (false, false) if self.list_fields => {
-                return Err(malformed(
-                    "list_fields and groups exclude each other".to_owned(),
-                ));
-            }
+            (false, false) if self.list_fields => Err(malformed(
+                "list_fields and groups exclude each other".to_owned(),
+            )),
             (false, true) if self.list_fields => Ok(ResultKind::Fields),
             (false, false) => Ok(ResultKind::Groups(groups)),
             (false, true) => Ok(ResultKind::Rows(columns(self.fields.clone()))),

@@ -244,6 +244,16 @@ pub(super) struct NodesDocument {
     nodes: Vec<NodeDocument>,
 }
 
+impl NodesDocument {
+    pub(super) fn of(app: &AppState, storage: Option<StorageId>) -> Self {
+        let tier = app.tier.as_ref();
+        Self {
+            node: tier.map(|tier| tier.node.clone()),
+            nodes: tier.map(|tier| tier.nodes(storage)).unwrap_or_default(),
+        }
+    }
+}
+
 /// Which nodes are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
@@ -270,9 +280,5 @@ pub(super) async fn nodes(
 ) -> Result<Json<NodesDocument>, Problem> {
     let NodesQuery { storage } = query(&uri)?;
     let storage = storage.map(|id| id.parse()).transpose()?;
-    let tier = app.tier.as_ref();
-    Ok(Json(NodesDocument {
-        node: tier.map(|tier| tier.node.clone()),
-        nodes: tier.map(|tier| tier.nodes(storage)).unwrap_or_default(),
-    }))
+    Ok(Json(NodesDocument::of(&app, storage)))
 }

@@ -1,5 +1,6 @@
 //! The nodes that share the store, and which of them writes a storage.
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use object_tier::{
@@ -12,6 +13,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::clock;
+
+/// Open storages that a heartbeat names.
+const OPEN_MAX: usize = 200;
 
 /// A node.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -29,8 +33,17 @@ pub(crate) struct NodeDocument {
     version: String,
     /// Storages that it has open.
     storages_open: u64,
+    /// The newest of these, at most 200.
+    open: Vec<String>,
     /// Bytes that are free on its disk.
     bytes_free: u64,
+}
+
+/// Ids of the newest storages, the newest first: as many as a heartbeat has room for.
+fn newest(storages: &HashSet<StorageId>) -> Vec<String> {
+    let mut ids: Vec<StorageId> = storages.iter().copied().collect();
+    ids.sort_by_key(|id| Reverse(*id));
+    ids.iter().take(OPEN_MAX).map(ToString::to_string).collect()
 }
 
 /// Where the writer of a storage is.
@@ -105,6 +118,7 @@ impl Nodes {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             time: clock::now_ns(),
             storages_open: written.len() as u64,
+            open: newest(&written),
             bytes_free,
         };
         heartbeat.write(bucket).await?;
@@ -206,6 +220,7 @@ impl Nodes {
             age_seconds: node.age.as_secs(),
             version: node.heartbeat.version.clone(),
             storages_open: node.heartbeat.storages_open,
+            open: node.heartbeat.open.clone(),
             bytes_free: node.heartbeat.bytes_free,
         };
         match storage {

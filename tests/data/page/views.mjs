@@ -14,6 +14,7 @@ for (const [name, place, words] of [
   for (const look of [{}, { scheme: "dark" }, { width: 360 }]) {
     const page = await open(place, look);
     await shows(page, words);
+    if (name === "storage") await counted(page);
     const title = [name, look.scheme, look.width].filter(Boolean).join("-");
     await page.screenshot({ path: `${pictures}/${title}.png`, fullPage: true });
     await page.evaluate(source => new Function(source)(), axe).catch(() => {});

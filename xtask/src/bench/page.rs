@@ -1,5 +1,5 @@
 //! The page in a browser: the time until the time line of a large storage is drawn, and the time
-//! and the requests of a zoom.
+//! and the requests of a zoom, from the whole storage to single events.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -81,7 +81,22 @@ fn say(events: usize, measured: &Value) {
             median(&figures("zoom")),
         ),
         at_most(
-            "requests of the time line in a zoom".to_owned(),
+            "s until the table is drawn, too".to_owned(),
+            ZOOM_SECONDS_MAX,
+            median(&figures("all")),
+        ),
+        at_most(
+            "s of the slowest zoom until the time line is drawn".to_owned(),
+            ZOOM_SECONDS_MAX,
+            most("zoom"),
+        ),
+        at_most(
+            "s of the slowest zoom until the table is drawn".to_owned(),
+            ZOOM_SECONDS_MAX,
+            most("all"),
+        ),
+        at_most(
+            "requests of a zoom".to_owned(),
             ZOOM_REQUESTS_MAX,
             most("requests"),
         ),
