@@ -120,7 +120,15 @@ fn the_python_client_passes_its_tests() {
 
 #[test]
 fn spark_reads_what_the_server_answers() {
-    check(spark_python(), &["engines/test_spark.py"]);
+    check(
+        spark_python(),
+        &["engines/test_spark.py", "-k", "not examples"],
+    );
+}
+
+#[test]
+fn the_examples_for_spark_run() {
+    check(spark_python(), &["engines/test_spark.py", "-k", "examples"]);
 }
 
 #[test]

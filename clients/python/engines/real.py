@@ -53,7 +53,12 @@ def run_examples(engine: str, server: tracehold.Server, folder: Path) -> str:
     program = folder / "example.py"
     # Errors name the line of the document.
     program.write_text("\n".join(lines))
-    environment = os.environ | {"TRACEHOLD_SERVER": server.settings.url}
+    environment = os.environ | {
+        "TRACEHOLD_SERVER": server.settings.url,
+        # The workers of Spark find their packages where this program does.
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     done = subprocess.run(
         [sys.executable, program],
         cwd=folder,

@@ -173,9 +173,8 @@ def test_a_frame_is_the_storage_as_it_was(spark: SparkSession, server: tracehold
 
 
 def test_the_examples_of_the_document(
-    spark: SparkSession, server: tracehold.Server, real: tracehold.Storage, tmp_path: Path
+    server: tracehold.Server, real: tracehold.Storage, tmp_path: Path
 ) -> None:
-    assert spark.version
     printed = run_examples("spark", server, tmp_path)
     first = real.query('name == "read"', group_by="name", aggregate="count,sum:dur")
     [found] = first.rows()

@@ -1,6 +1,6 @@
 //! Positioned writes through the page cache, on the blocking threads of the runtime.
 //!
-//! Used if it is configured, or if the kernel refuses io_uring (as the default seccomp
+//! Used if it is configured, for musl, or if the kernel refuses io_uring (as the default seccomp
 //! profile of container engines does).
 
 use std::{

@@ -24,6 +24,7 @@ mod probe;
 pub(crate) mod ring;
 mod staged;
 mod traced;
+#[cfg(not(target_env = "musl"))]
 pub(crate) mod uring;
 
 use std::{

@@ -44,10 +44,7 @@ pub(crate) use tail::{LogEnd, Tail};
 use crate::{
     config::IoChoice,
     counters::Counters,
-    io::{
-        BlockIo, BlockingIo, TracedIo,
-        uring::{self, UringIo},
-    },
+    io::{BlockIo, BlockingIo, TracedIo},
     panic::panic_message,
     poison::Poison,
 };
@@ -385,7 +382,7 @@ fn run(
         choice => match run_uring(config, &counters, inbox, ready) {
             Ok(()) => return,
             Err((inbox, error)) if choice == IoChoice::Auto => {
-                tracing::warn!(%error, "the kernel refuses io_uring; writing with blocking calls");
+                tracing::warn!(%error, "there is no io_uring; writing with blocking calls");
                 inbox
             }
             Err((_, error)) => {
@@ -400,12 +397,27 @@ fn run(
 
 type Refused = (mpsc::Receiver<IoThreadRequest>, io::Error);
 
+/// Without the crate that makes rings, which does not compile for musl.
+#[cfg(target_env = "musl")]
+fn run_uring(
+    _config: &IoThreadConfig,
+    _counters: &Arc<Counters>,
+    inbox: mpsc::Receiver<IoThreadRequest>,
+    _ready: &Ready,
+) -> Result<(), Refused> {
+    let why = "this program was built for musl, where it has no io_uring";
+    Err((inbox, io::Error::new(io::ErrorKind::Unsupported, why)))
+}
+
+#[cfg(not(target_env = "musl"))]
 fn run_uring(
     config: &IoThreadConfig,
     counters: &Arc<Counters>,
     inbox: mpsc::Receiver<IoThreadRequest>,
     ready: &Ready,
 ) -> Result<(), Refused> {
+    use crate::io::uring::{self, UringIo};
+
     if let Err(error) = uring::probe() {
         return Err((inbox, error));
     }
