@@ -7,7 +7,9 @@ state=/run/trial
 mkdir -p $state
 
 value() { sed -n "s/^$1=//p" $unit | head -1; }
-is_active() { [ -e $state/pid ] && kill -0 "$(cat $state/pid)" 2>/dev/null; }
+# One that has ended stays as a zombie: the first process of the trial does not wait for others.
+is_alive() { grep -q "^State:[[:space:]]*[^Z[:space:]]" "/proc/$1/status" 2>/dev/null; }
+is_active() { [ -e $state/pid ] && is_alive "$(cat $state/pid)"; }
 
 start() {
     is_active && return
@@ -30,7 +32,7 @@ stop() {
     is_active || return 0
     pid=$(cat $state/pid)
     kill -TERM "$pid"
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    while is_alive "$pid"; do sleep 0.1; done
     rm $state/pid
 }
 
