@@ -113,16 +113,21 @@ for (const [name, look] of LOOKS) {
 }
 {
   const page = await open("#/");
-  const agent = { id: "a", name: "a", host: "h", streams: [{ id: "s", kind: "dft", codec: "none" }], has_metadata: false, stored_bytes: 950, quota_bytes_max: 1000 };
+  const activity = {
+    packets_per_second: 9.96, bytes_per_second: 2048, events_per_second: 12345.6, lost_events: 1, gaps: 0, refused_pushes: 2, failed_packets: 1, dropped_packets: 14,
+  };
+  const agent = { id: "a", name: "a", host: "h", streams: [{ id: "s", kind: "dft", codec: "none", activity }, { id: "silent", kind: "dft", codec: "none", activity: null }], has_metadata: false, stored_bytes: 950, quota_bytes_max: 1000 };
   await intercept(page, "/api/v1/", request => {
     const { pathname } = new URL(request.url());
-    // Two storages are open, and both dropped some.
     const body = pathname.endsWith("/agents") ? { items: [agent], next: null }
       : pathname.endsWith("/status") ? { write_status: "BAD", packets_per_second: 2.5, bytes_per_second: 2048, dropped_packets: 7, lost: 3, failed_packets: 0, queued_packets: 1, dropped: [{ agent: "a", stream: "s", packets: 7, bytes: 70 }] } : null;
     return body && { status: 200, contentType: "application/json", body: JSON.stringify(body) };
   });
   await page.evaluate(() => { location.hash = "#/agents"; });
-  await shows(page, "14 packets, 140 B");
+  await shows(page, "1 event lost by the producer, 14 packets dropped, 1 packet not written, 2 other pushes refused");
+  const cells = await page.$$eval("main table tbody tr", rows => rows.map(row => [...row.cells].slice(8).map(cell => cell.textContent)));
+  assert.deepEqual(cells[0].slice(0, 3), ["10.0", "2.00 KiB/s", "12,346"]);
+  assert.deepEqual(cells[1], ["–", "–", "–", "–"]);
   assert.match(await text(page, "main"), /1000 B, 95 % used.*2\.52\.00 KiB\/s1703/s);
   await page.close();
 }
