@@ -114,6 +114,10 @@ impl View {
         for mut agent in pages(api, "/agents")? {
             // It is known some seconds later.
             agent["stored_bytes"].take();
+            // It is counted since the start.
+            for stream in agent["streams"].as_array_mut().into_iter().flatten() {
+                stream["activity"].take();
+            }
             view.things
                 .insert(format!("agent {}", text(&agent, "id")), agent);
         }
