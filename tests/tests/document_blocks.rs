@@ -219,8 +219,9 @@ fn settings_in_documents_are_settings() {
         for block in blocks.iter().filter(|block| block.kind == "toml") {
             let path = folder.path().join("config.toml");
             fs::write(&path, &block.text).unwrap();
+            // The files that they name are the reader's.
             let checked = std::process::Command::new(traceholdd())
-                .args(["config", "check", "--config"])
+                .args(["--print-config", "--config"])
                 .arg(&path)
                 .output()
                 .unwrap();
