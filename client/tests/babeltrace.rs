@@ -122,6 +122,21 @@ fn names_and_properties() {
     }
 }
 
+#[test]
+fn windows_that_begin_after_their_end_are_refused() {
+    let cases: [&[&str]; 3] = [
+        &["-b", "1795242148.9", "-e", "1795242148.1"],
+        &["--timerange", "1795242148.9,1795242148.1"],
+        &["--from", "1795242149s", "--to", "1795242148s"],
+    ];
+    for options in cases {
+        let output = decode(options, &trace(), "UTC");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {errors}");
+        assert!(errors.contains("begins after its end"), "{errors}");
+    }
+}
+
 /// Events without a time have other separators.
 #[test]
 fn properties_of_a_trace_without_a_clock() {

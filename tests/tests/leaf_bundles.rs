@@ -166,12 +166,14 @@ fn check_download(server: &Server, storage: &str, copy: &Path) {
         assert_eq!(leaves.len(), server.api().leaves(storage).len());
         assert!(leaves.iter().all(|leaf| leaf["sidecar"].is_object()));
     }
-    let path = named("idx");
-    let whole = fs::read(&path).unwrap();
-    check_damage(&path, &verify);
-    fs::write(&path, whole).unwrap();
+    for (ending, at) in [("idx", 0), ("idx", 100), ("pidx", 0), ("pidx", 23)] {
+        let path = named(ending);
+        let whole = fs::read(&path).unwrap();
+        check_damage(&path, at, &verify);
+        fs::write(&path, whole).unwrap();
+    }
     let path = named("pidx");
-    check_damage(&path, &verify);
+    check_damage(&path, 100, &verify);
     let (code, out, _) = run(&["inspect", path.to_str().unwrap()]);
     assert_eq!(code, 1, "{out}");
     let shown: Value = serde_json::from_str(&out).unwrap();
@@ -180,9 +182,9 @@ fn check_download(server: &Server, storage: &str, copy: &Path) {
 }
 
 /// Damages a file, which the verification finds.
-fn check_damage(path: &Path, verify: &[&str]) {
+fn check_damage(path: &Path, at: usize, verify: &[&str]) {
     let mut bytes = fs::read(path).unwrap();
-    bytes[100] ^= 1;
+    bytes[at] ^= 1;
     fs::write(path, bytes).unwrap();
     let (code, out, _) = run(verify);
     let name = path.file_name().unwrap().to_str().unwrap();

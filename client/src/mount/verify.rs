@@ -282,5 +282,10 @@ fn fault_of_bundle(
             return Ok(Some((at, what)));
         }
     }
-    Ok(None)
+    // What is in no section.
+    match Bundle::check(length, &mut |range| file.fetch_one(range)) {
+        Ok(()) => Ok(None),
+        Err(BundleError::Sidecar(error)) => Ok(Some((None, error.to_string()))),
+        Err(BundleError::Io(error)) => Err(error),
+    }
 }

@@ -109,8 +109,7 @@ fn parse_line<V: DftVisitor>(
     let rest = &packet[at..];
     let end = at + memchr::memchr(b'\n', rest).map_or(rest.len(), |newline| newline + 1);
     let record = without_frame(&packet[at..end]);
-    // A file system that lost what a process wrote leaves zeros in its place.
-    let is_lost = at > 0 && memchr::memchr(b'\0', &packet[at..end]).is_some();
+    let is_lost = has_lost(&packet[at..end]);
     if is_lost {
         decoded.broken += 1;
     }
@@ -149,6 +148,16 @@ fn without_frame(line: &[u8]) -> &[u8] {
         .rposition(|b| !blank(b) && *b != b']')
         .map_or(start, |last| last + 1);
     line.get(start..end).unwrap_or(&[])
+}
+
+/// Whether a line has zeros, which a file system leaves for what it lost. Some writers leave zeros
+/// before the bracket that begins the file.
+fn has_lost(line: &[u8]) -> bool {
+    let is_filling = |byte: &u8| byte.is_ascii_whitespace() || *byte == b'\0';
+    let filling = line.iter().take_while(|byte| is_filling(byte)).count();
+    let after = line.get(filling..).unwrap_or_default();
+    let zeros_in = if after.starts_with(b"[") { after } else { line };
+    memchr::memchr(b'\0', zeros_in).is_some()
 }
 
 /// Whether a line begins or ends with a comma: it is an element of a JSON array, and no record of

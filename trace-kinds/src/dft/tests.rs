@@ -175,13 +175,14 @@ fn frames_of_records_are_ignored() {
 }
 
 #[test]
-fn zeros_after_the_beginning_are_broken() {
+fn zeros_are_broken_except_before_the_first_bracket() {
     check(
-        "\0\0{\"ph\":\"X\"}\n\0\0\n\0\0{\"ph\":\"X\"}\n{\"ph\":\0\0\n\0",
+        "\0\0 [{\"ph\":\"X\"}\n\0\0{\"ph\":\"X\"}\n\0\0\n\0\0{\"ph\":\"X\"}\n{\"ph\":\0\0\n\0",
         expect![[r#"
         | ph="X"
         | ph="X"
-        2 events, 0 metadata, 4 broken
+        | ph="X"
+        3 events, 0 metadata, 5 broken
     "#]],
     );
 }

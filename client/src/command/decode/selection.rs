@@ -72,9 +72,19 @@ impl Selection<'_> {
         })?;
         // Nothing is after the last instant.
         let after = last.and_then(|last| last.checked_add(1));
-        Ok(TimeWindow {
+        let window = TimeWindow {
             from: resolve(self.from, "from")?.or(first),
             to: resolve(self.to, "to")?.or(after),
-        })
+        };
+        let is_reversed = first.zip(last).is_some_and(|(first, last)| first > last)
+            || window
+                .from
+                .zip(window.to)
+                .is_some_and(|(from, to)| from > to);
+        if is_reversed {
+            let what = "the window begins after its end; exchange the two times";
+            return Err(CommandError::usage(what));
+        }
+        Ok(window)
     }
 }
