@@ -71,36 +71,40 @@ fn config_check_reads_the_files_that_settings_name() {
     let data = folder.path().join("data");
     let arguments = ["config", "check", "--data-dir", data.to_str().unwrap()];
     let store = ("TRACEHOLD_OBJECT_STORE_URL", "s3://bucket/of-traces");
-    let cases: [(&[(&str, &str)], &str); 4] = [
+    let cases: [(&[(&str, &str)], &str); 5] = [
         (
             &[
                 ("TRACEHOLD_TLS_CERTIFICATE_FILE", "/nothing"),
                 ("TRACEHOLD_TLS_KEY_FILE", wrong),
             ],
-            "tls",
+            "tls: ",
         ),
         (
             &[
                 ("TRACEHOLD_SEAL_AT_FINALIZATION", "true"),
                 ("TRACEHOLD_SEAL_KEY_FILE", wrong),
             ],
-            "seal.key_file",
+            "seal.key_file: ",
         ),
         (
             &[
                 store,
                 ("TRACEHOLD_OBJECT_STORE_CREDENTIALS_FILE", "/nothing"),
             ],
-            "object_store",
+            "object_store: ",
         ),
         (
             &[store, ("TRACEHOLD_OBJECT_STORE_CREDENTIALS_FILE", wrong)],
-            "object_store",
+            "object_store: ",
+        ),
+        (
+            &[("TRACEHOLD_OBJECT_STORE_CREDENTIALS_FILE", wrong)],
+            "setting object_store.credentials_file is set",
         ),
     ];
     for (env, key) in cases {
         let (code, text) = check(&arguments, env);
-        let line = format!("traceholdd: {key}: ");
+        let line = format!("traceholdd: {key}");
         assert!(
             code == Some(2) && text.starts_with(&line),
             "{env:?}: {text}"

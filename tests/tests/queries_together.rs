@@ -240,3 +240,25 @@ fn what_cannot_be_asked_together_is_refused_before_anything_is_answered() {
     let problem = server.api().refused("POST", nowhere, Some(&many(1)));
     assert_eq!(problem.status, 404);
 }
+
+/// The number of events is known from the rows, but not what must be said of it.
+#[test]
+fn what_must_be_known_is_told_by_each_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let trace = folder.path().join("trace.json");
+    let record = |phase: &str| format!(r#"{{"ph":"{phase}","pid":1,"tid":1,"ts":1,"name":"a"}}"#);
+    std::fs::write(&trace, format!("[{},{}]", record("B"), record("I"))).unwrap();
+    let storage = server.api().create_storage("stored");
+    push(&server, &storage, &trace, "16384");
+    let query = "dur is null";
+    let rows = json!({ "query": query, "fields": ["name"] });
+    let found = together(
+        &server,
+        &storage,
+        &[rows, json!({ "query": query, "count": true })],
+    );
+    assert_eq!(found[1]["rows"], json!([{ "count": 2 }]));
+    let notes = found[0]["notes"].as_array().unwrap();
+    assert_eq!((notes.len(), &found[1]["notes"]), (1, &found[0]["notes"]));
+}

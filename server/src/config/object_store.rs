@@ -117,6 +117,12 @@ impl ObjectStoreConfig {
                 format!("is {:?}, which is not a URL", self.node_url),
                 "set it to http://HOST:PORT or https://HOST",
             )
+        } else if !self.credentials_file.is_empty() && !self.is_on() {
+            (
+                "credentials_file",
+                "is set, and there is no object store".to_owned(),
+                "set object_store.url, or remove object_store.credentials_file",
+            )
         } else if self.durability == Durability::Object && !self.is_on() {
             (
                 "durability",

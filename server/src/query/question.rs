@@ -83,12 +83,17 @@ pub(crate) enum ResultKind {
 }
 
 impl Question {
-    /// Identifies which events are asked for, beside the storages.
-    pub(crate) fn checksum(&self) -> u32 {
+    /// Which events are asked for, beside the storages.
+    pub(crate) fn events(&self) -> String {
         let request = &self.request;
         let query = request.query.as_ref().map_or("", |query| query.text());
         let limits = (request.from, request.to);
-        crc32c(format!("{limits:?} {} {query}", self.derived).as_bytes())
+        format!("{limits:?} {} {query}", self.derived)
+    }
+
+    /// Identifies which events are asked for, beside the storages.
+    pub(crate) fn checksum(&self) -> u32 {
+        crc32c(self.events().as_bytes())
     }
 
     /// The named fields.

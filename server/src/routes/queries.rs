@@ -57,11 +57,7 @@ impl QueriesBody {
 }
 
 fn question_of(query: QueryBody, storage: StorageId) -> Result<Question, Problem> {
-    if query.storages.is_some() {
-        let text = "storages is only valid in POST /api/v1/query; the path names the storage";
-        return Err(malformed(text.to_owned()));
-    }
-    let question = query.question(vec![storage])?;
+    let question = query.about(storage)?;
     if question.format != Format::Ndjson || question.explain {
         let text = "one of several queries is answered in ndjson, and is not explained";
         return Err(malformed(text.to_owned()));
@@ -138,13 +134,13 @@ struct Answers {
     questions: VecDeque<Question>,
     running: Option<Running>,
     /// Numbers of matching events that an answer told, by what was asked for.
-    known: HashMap<u32, u64>,
+    known: HashMap<String, u64>,
 }
 
 /// An answer of which a part is sent.
 struct Running {
     /// What is asked for.
-    events: Option<u32>,
+    events: Option<String>,
     rows: Rows,
     line: Line,
 }
@@ -163,7 +159,7 @@ impl Answers {
     async fn begin(&mut self) -> Option<Bytes> {
         let question = self.questions.pop_front()?;
         let events = events_of(&question);
-        let known = events.and_then(|events| self.known.get(&events));
+        let known = events.as_ref().and_then(|events| self.known.get(events));
         if let Some(line) = known.and_then(|matched| answer_to(&question, *matched)) {
             return Some(line.into());
         }
@@ -205,8 +201,9 @@ impl Answers {
             None => {
                 let unknown = Summary::default();
                 let summary = rows.summary().unwrap_or(&unknown);
-                // What was skipped is told by each answer that lacks it.
-                let matched = summary.matched.filter(|_| summary.skipped == 0);
+                // What was skipped, and what must be known, is told by each answer.
+                let is_silent = summary.skipped == 0 && summary.notes.is_empty();
+                let matched = summary.matched.filter(|_| is_silent);
                 self.known.extend(events.zip(matched));
                 piece.push(b']');
                 piece.extend(end_of(summary).into_bytes());
@@ -242,10 +239,10 @@ impl Answers {
 }
 
 /// Which events a question is about, if a number of them is all that an answer may need.
-fn events_of(question: &Question) -> Option<u32> {
+fn events_of(question: &Question) -> Option<String> {
     let is_whole = question.split.is_none();
     let is_plain = question.request.bare_times == BareTimes::default();
-    (is_whole && is_plain).then(|| question.checksum())
+    (is_whole && is_plain).then(|| question.events())
 }
 
 /// The line that answers a question about so many events, if their number is enough for it.

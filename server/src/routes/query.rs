@@ -183,6 +183,15 @@ impl QueryBody {
         Ok(question)
     }
 
+    /// The question about the storage that the path names.
+    pub(super) fn about(self, storage: StorageId) -> Result<Question, Problem> {
+        if self.storages.is_some() {
+            let text = "storages is only valid in POST /api/v1/query; the path names the storage";
+            return Err(malformed(text.to_owned()));
+        }
+        self.question(vec![storage])
+    }
+
     /// Which kind of result is wanted.
     fn result(&self, groups: GroupSpec, order: &ResultOrder) -> Result<ResultKind, Problem> {
         match (self.count, groups.is_empty()) {
@@ -290,12 +299,7 @@ pub(super) async fn of_storage(
 ) -> Result<Response, Problem> {
     let id: StorageId = id.parse()?;
     let request: QueryBody = read_json(&app, &headers, body).await?;
-    if request.storages.is_some() {
-        return Err(malformed(
-            "storages is only valid in POST /api/v1/query; the path names the storage".to_owned(),
-        ));
-    }
-    answer(&app, request.question(vec![id])?, version).await
+    answer(&app, request.about(id)?, version).await
 }
 
 /// Finds events of many storages.

@@ -298,7 +298,9 @@ impl Query {
         if files.is_empty() {
             // What is not an expression was meant as a file.
             if Expression::parse(last).is_err() {
-                return Err(CommandError::io(last, io::ErrorKind::NotFound.into()));
+                let missing = std::fs::metadata(last).err();
+                let missing = missing.unwrap_or_else(|| io::ErrorKind::NotFound.into());
+                return Err(CommandError::io(last, missing));
             }
             return Err(CommandError::usage(format!(
                 "no file is named {last}; put the files before the expression"
