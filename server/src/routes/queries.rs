@@ -2,6 +2,7 @@
 //! (`docs/decisions/0230-one-request-for-what-is-seen.md`).
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use http::{HeaderMap, HeaderValue, Version, header};
 use query_engine::{BareTimes, ReadError};
 use row_formats::Format;
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use storage_format::StorageId;
 use utoipa::ToSchema;
 
@@ -35,16 +37,44 @@ const QUERIES_MAX: usize = 16;
 #[serde(deny_unknown_fields)]
 pub(super) struct QueriesBody {
     /// From 1 to 16 queries, whose `format` is `ndjson`, without `explain`.
+    #[serde(deserialize_with = "first_queries")]
     #[schema(min_items = 1, max_items = 16)]
     queries: Vec<QueryBody>,
+}
+
+/// The queries of a list, and of those that are too many only the first: an empty one takes a
+/// hundred times as many bytes in memory as in the body.
+fn first_queries<'de, D: Deserializer<'de>>(list: D) -> Result<Vec<QueryBody>, D::Error> {
+    struct First;
+
+    impl<'de> Visitor<'de> for First {
+        type Value = Vec<QueryBody>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of queries")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut first = Vec::new();
+            while first.len() <= QUERIES_MAX {
+                match list.next_element()? {
+                    Some(query) => first.push(query),
+                    None => return Ok(first),
+                }
+            }
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+
+    list.deserialize_seq(First)
 }
 
 impl QueriesBody {
     fn questions(self, storage: StorageId) -> Result<VecDeque<Question>, Problem> {
         if !(1..=QUERIES_MAX).contains(&self.queries.len()) {
             return Err(malformed(format!(
-                "queries has {} queries; it may have from 1 to {QUERIES_MAX}",
-                self.queries.len()
+                "queries has none or too many queries; it may have from 1 to {QUERIES_MAX}"
             )));
         }
         let numbered = self.queries.into_iter().enumerate();
@@ -308,6 +338,17 @@ fn end_of(summary: &Summary) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queries_that_are_too_many_are_not_kept() {
+        for (count, kept) in [(1, 1), (16, 16), (17, 17), (10_000, 17)] {
+            let text = format!("{{\"queries\":[{}]}}", vec!["{}"; count].join(","));
+            let body: QueriesBody = serde_json::from_str(&text).unwrap();
+            assert_eq!(body.queries.len(), kept);
+            let id = StorageId::from_bytes([1; 16]);
+            assert_eq!(body.questions(id).is_ok(), count <= QUERIES_MAX);
+        }
+    }
 
     #[test]
     fn lines_in_any_pieces_become_elements_of_an_array() {
