@@ -11,14 +11,12 @@ use storage_format::{
     paths::{FileName, UNPUBLISHED_ENDING},
     storage_file::{StorageFile, StorageState},
 };
-use tokio::sync::oneshot;
 
 use super::{Storages, between_writers, derived::is_derived, folders::remove_leftovers};
 use crate::{
     Progress, RepairReport, StorageError, VerifyReport,
     clock::now_ns,
     io::{rename, sync_folder},
-    io_thread::IoThreadRequest,
     known_repairs::publish_repairs,
     read::read_whole,
     recovery::{Recovered, Scan, in_use, recover},
@@ -319,13 +317,8 @@ impl Storages {
     /// without it the next recovery reads the log again, finds the damage, and the storage fails.
     /// The writer continues if the index cannot be written.
     async fn pause_writer(&self, storage: &Storage) -> Result<(), StorageError> {
-        let writer = storage.writer.read().clone();
-        let (reply, done) = oneshot::channel();
-        if let Some(writer) = writer
-            && writer.send(WriterMessage::Pause { reply }).await.is_ok()
-            // One that ended meanwhile drops the reply.
-            && let Ok(saved) = done.await
-        {
+        let pause = |reply| WriterMessage::Pause { reply };
+        if let Some(saved) = storage.ask_writer(pause).await {
             saved?;
         }
         self.close_log(storage).await;
@@ -334,27 +327,15 @@ impl Storages {
 
     /// Ends the writer of a storage, if it has one, and closes its log.
     async fn end_writer(&self, storage: &Storage) {
-        let writer = storage.writer.read().clone();
-        let (reply, done) = oneshot::channel();
-        if let Some(writer) = writer
-            && writer.send(WriterMessage::Stop { reply }).await.is_ok()
-        {
-            // One that ended meanwhile drops the reply.
-            let _ = done.await;
-        }
+        // There is none afterwards, whatever the answer.
+        let _ = storage
+            .ask_writer(|reply| WriterMessage::Stop { reply })
+            .await;
         self.close_log(storage).await;
     }
 
     async fn close_log(&self, storage: &Storage) {
-        let (reply, done) = oneshot::channel();
-        let forget = IoThreadRequest::Forget {
-            storage: storage.id,
-            reply,
-        };
-        if self.services.io_thread.send(forget).await.is_ok() {
-            // An I/O thread that has ended has closed the file as well.
-            let _ = done.await;
-        }
+        self.services.io_thread.forget(storage.id).await;
     }
 
     /// Cuts the log at the damage, if there is any, and continues it with what is whole behind it.

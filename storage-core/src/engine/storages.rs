@@ -498,16 +498,9 @@ impl Storages {
     /// Gives the folder of a storage another name. Its writer does so when nothing is in flight,
     /// and ends; after an error it continues.
     async fn move_away(&self, storage: &Storage, to: PathBuf) -> Result<(), StorageError> {
-        let writer = storage.writer.read().clone();
-        let (reply, done) = oneshot::channel();
         let name = to.clone();
-        if let Some(writer) = writer
-            && writer
-                .send(WriterMessage::Delete { to: name, reply })
-                .await
-                .is_ok()
-            && let Ok(moved) = done.await
-        {
+        let delete = |reply| WriterMessage::Delete { to: name, reply };
+        if let Some(moved) = storage.ask_writer(delete).await {
             return moved;
         }
         // There is none, or it has ended and closed its files.

@@ -289,6 +289,28 @@ impl IoThread {
         }
     }
 
+    /// Waits for the reply to a request that was sent; `None` when the thread has ended without.
+    ///
+    /// A request that is sent while the thread ends stays in the queue, with its reply, as long as
+    /// the queue has senders: longer than anybody should wait.
+    pub(crate) async fn reply<T>(&self, mut reply: oneshot::Receiver<T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            replied = &mut reply => replied.ok(),
+            // The thread drops its end of the queue last.
+            () = self.requests.closed() => reply.try_recv().ok(),
+        }
+    }
+
+    /// Closes the file of a log and forgets the log. A thread that has ended has closed it as well.
+    pub(crate) async fn forget(&self, storage: StorageId) {
+        let (reply, done) = oneshot::channel();
+        let forget = IoThreadRequest::Forget { storage, reply };
+        if self.send(forget).await.is_ok() {
+            let _ = self.reply(done).await;
+        }
+    }
+
     /// Publishes a small file durably.
     pub(crate) async fn publish(
         &self,
@@ -327,9 +349,9 @@ impl IoThread {
             reply,
         };
         self.send(request).await.map_err(io::Error::other)?;
-        match done.await {
-            Ok(result) => result,
-            Err(_) => Err(self.lost_request().await),
+        match self.reply(done).await {
+            Some(result) => result,
+            None => Err(self.lost_request().await),
         }
     }
 
@@ -342,9 +364,9 @@ impl IoThread {
             reply,
         };
         self.send(request).await.map_err(io::Error::other)?;
-        match done.await {
-            Ok(result) => result,
-            Err(_) => Err(self.lost_request().await),
+        match self.reply(done).await {
+            Some(result) => result,
+            None => Err(self.lost_request().await),
         }
     }
 
@@ -354,9 +376,9 @@ impl IoThread {
         let (reply, done) = oneshot::channel();
         let poison = Arc::clone(&spec.poison);
         self.send(IoThreadRequest::Finish { spec, reply }).await?;
-        match done.await {
-            Ok(result) => result,
-            Err(_) => Err(self.lost_reply(&poison).await),
+        match self.reply(done).await {
+            Some(result) => result,
+            None => Err(self.lost_reply(&poison).await),
         }
     }
 }

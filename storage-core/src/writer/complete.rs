@@ -77,9 +77,9 @@ impl Writer {
             .await;
         let (io_thread, storage) = (self.services.io_thread.clone(), self.storage.clone());
         self.appending.push(Box::pin(async move {
-            let result = match appended.await {
-                Ok(result) => result,
-                Err(_) => Err(io_thread.lost_reply(&storage.poison).await),
+            let result = match io_thread.reply(appended).await {
+                Some(result) => result,
+                None => Err(io_thread.lost_reply(&storage.poison).await),
             };
             (id, result)
         }));

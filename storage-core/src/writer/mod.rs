@@ -60,7 +60,7 @@ use crate::{
     config::EngineConfig,
     counters::Counters,
     droppable::Droppable,
-    io_thread::{Appended, IoThread, IoThreadError, IoThreadRequest, LeafSpec, LogSpec},
+    io_thread::{Appended, IoThread, IoThreadError, LeafSpec, LogSpec},
     labels::LabelTypes,
     live_index::LiveIndex,
     panic::panic_message,
@@ -461,13 +461,7 @@ impl Writer {
     /// Lets the I/O thread close the log.
     async fn forget_files(&mut self) {
         self.leaves.clear();
-        let storage = self.storage.id;
-        let (reply, done) = oneshot::channel();
-        let forget = IoThreadRequest::Forget { storage, reply };
-        if self.services.io_thread.send(forget).await.is_ok() {
-            // An I/O thread that has ended has closed the file as well.
-            let _ = done.await;
-        }
+        self.services.io_thread.forget(self.storage.id).await;
     }
 
     /// Marks the storage as failed, in memory and if possible in the storage file.
