@@ -1,9 +1,15 @@
 //! Cached results of queries over finalized storages: derived, bounded, and ignored when damaged.
 
-use std::{path::Path, sync::Arc, time::SystemTime};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use bytes::Bytes;
 use io_trace::{Access, Block, BlockType, Cause, FileTag, Operation};
+use parking_lot::Mutex;
 use storage_format::{
     StorageId, cached_file, checksum::crc32c, paths::CACHE_FOLDER, storage_file::StorageState,
 };
@@ -34,6 +40,27 @@ pub struct QueryCache {
     io_thread: IoThread,
     space: Arc<Space>,
     blocking: Blocking,
+    writing: Arc<Writing>,
+}
+
+/// The files that are being written.
+#[derive(Debug, Default)]
+struct Writing(Mutex<HashSet<PathBuf>>);
+
+impl Writing {
+    /// Begins with a file, until the guard is dropped; `None` while somebody else writes it.
+    fn begin(self: &Arc<Self>, path: &Path) -> Option<WritingGuard> {
+        let is_first = self.0.lock().insert(path.to_owned());
+        is_first.then(|| WritingGuard(Arc::clone(self), path.to_owned()))
+    }
+}
+
+struct WritingGuard(Arc<Writing>, PathBuf);
+
+impl Drop for WritingGuard {
+    fn drop(&mut self) {
+        self.0.0.lock().remove(&self.1);
+    }
 }
 
 impl QueryCache {
@@ -43,6 +70,7 @@ impl QueryCache {
             io_thread: services.io_thread.clone(),
             space: Arc::clone(&services.space),
             blocking: blocking.clone(),
+            writing: Arc::default(),
         }
     }
 
@@ -84,7 +112,7 @@ impl QueryCache {
     }
 
     /// Caches a result of a finalized storage; results longer than [`CACHED_BYTES_MAX`] are not
-    /// cached.
+    /// cached, and neither is one that another request caches at this moment.
     ///
     /// # Errors
     /// When there is no such storage, the disk is low, or it cannot be written.
@@ -96,6 +124,11 @@ impl QueryCache {
         self.space.check()?;
         let folder = storage.folder.join(CACHE_FOLDER);
         let (name, bytes) = (name_of(key), cached_file::encode(key, answer));
+        let path = folder.join(&name);
+        // The same query was executed twice at once, with the same result.
+        let Some(_writing) = self.writing.begin(&path) else {
+            return Ok(());
+        };
         let prepared = folder.clone();
         self.blocking
             .run(Cause::Query, move || {
@@ -109,7 +142,6 @@ impl QueryCache {
                     .map_err(StorageError::io("remove old results from", prepared))
             })
             .await?;
-        let path = folder.join(&name);
         let published = self.io_thread.publish(folder, name, bytes.into()).await;
         published.map_err(StorageError::io("write", path))
     }
@@ -163,6 +195,16 @@ mod tests {
         assert_eq!(found.as_deref(), Some(&b"{\"count\":7}\n"[..]));
         assert_eq!(answer_in(file.clone(), "count name == 'y'"), None);
         assert_eq!(answer_in(file, "count name == 'x"), None);
+    }
+
+    #[test]
+    fn a_file_is_written_once_at_a_time() {
+        let writing = Arc::<Writing>::default();
+        let first = writing.begin(Path::new("a"));
+        assert!(first.is_some() && writing.begin(Path::new("b")).is_some());
+        assert!(writing.begin(Path::new("a")).is_none());
+        drop(first);
+        assert!(writing.begin(Path::new("a")).is_some());
     }
 
     #[test]
