@@ -22,9 +22,10 @@ pub fn count(
     limits: Limits,
 ) -> Result<(u64, Report), ReadError> {
     let filter = request.filter(sources)?;
-    let plan = plan(sources, filter.as_ref(), Shortcut::Count(0), request)?;
-    let tasks = tasks(&plan.sources);
     let (table, work) = (FieldTable::new(), (limits, request));
+    let query = (filter.as_ref(), &table);
+    let plan = plan(sources, query, Shortcut::Count(0), request)?;
+    let tasks = tasks(&plan.sources);
     let reading = read(&plan.sources, &tasks, &table, work, || Counting)?;
     let mut report = plan.report;
     report.matched = plan.shortcut.counted();

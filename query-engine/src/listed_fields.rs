@@ -44,10 +44,11 @@ pub fn list_fields(
     limits: Limits,
 ) -> Result<(Vec<GroupRow>, Report), ReadError> {
     let filter = request.filter(sources)?;
-    let plan = plan(sources, filter.as_ref(), Shortcut::None, request)?;
-    let tasks = tasks(&plan.sources);
     let mut table = FieldTable::new();
     let kind = table.insert(&FieldPath::new("kind"));
+    let query = (filter.as_ref(), &table);
+    let plan = plan(sources, query, Shortcut::None, request)?;
+    let tasks = tasks(&plan.sources);
     let make = || Listing {
         kind,
         kinds: BTreeMap::new(),

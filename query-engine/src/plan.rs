@@ -1,7 +1,9 @@
 //! Plan: rules out chunks, and answers from summaries.
 
+use std::collections::HashSet;
+
 use chunk_index::{BlockKind, ColumnFilter, Index, Pruner, Pruning, SlowRecord};
-use query_language::Filter;
+use query_language::{FieldPath, FieldTable, Filter, Program};
 
 use crate::groups::Summaries;
 use crate::skipped::Unreadable;
@@ -53,6 +55,8 @@ pub(crate) struct Plan<'s> {
     pub(crate) sources: Vec<Planned<'s>>,
     pub(crate) shortcut: Shortcut<'s>,
     pub(crate) report: Report,
+    /// Whether somebody asks for durations.
+    needs_durations: bool,
 }
 
 /// The filters of a source for its chunks.
@@ -67,10 +71,18 @@ struct Filters<'f> {
     request: &'f Request,
 }
 
-/// Rules out chunks that cannot match, and answers from summaries where possible.
+/// Whether the filter or the result, whose fields are in the table, needs durations.
+fn needs_durations(filter: Option<&Filter>, table: &FieldTable) -> bool {
+    let mut table = table.clone();
+    let _program = filter.map(|filter| Program::compile(filter, &mut table));
+    table.paths().iter().any(FieldPath::is_duration)
+}
+
+/// Rules out chunks that cannot match, and answers from summaries where possible. The table has the
+/// fields of the result.
 pub(crate) fn plan<'s>(
     sources: &'s [Box<dyn ChunkSource>],
-    filter: Option<&Filter>,
+    (filter, table): (Option<&Filter>, &FieldTable),
     shortcut: Shortcut<'s>,
     request: &Request,
 ) -> Result<Plan<'s>, ReadError> {
@@ -87,6 +99,7 @@ pub(crate) fn plan<'s>(
             sources: sources.len(),
             ..Report::default()
         },
+        needs_durations: needs_durations(filter, table),
     };
     for (number, source) in sources.iter().enumerate() {
         request.cancel.check()?;
@@ -139,8 +152,13 @@ impl Plan<'_> {
             }
             Some(evidence) => {
                 let pruned = self.prune(evidence, filters, source.reads_records())?;
-                if self.needs_durations() && !pruned.summarized.is_empty() {
-                    self.report.counters.pairing += source.pairing(&pruned.summarized);
+                if self.needs_durations {
+                    // As if they were read: what has no duration is not found by one, either.
+                    let left: HashSet<usize> = pruned.left.iter().copied().collect();
+                    let unread: Vec<usize> = (0..pruned.total)
+                        .filter(|chunk| !left.contains(chunk))
+                        .collect();
+                    self.report.counters.pairing += source.pairing(&unread);
                 }
                 let mut tasks = match &self.shortcut {
                     Shortcut::None => filters.request.order.tasks(source, &pruned.left),
@@ -161,13 +179,6 @@ impl Plan<'_> {
         self.report.timed += pruning.total;
         self.report.ruled_out_by_time += pruning.total - pruning.candidates.len();
         pruning.candidates
-    }
-
-    fn needs_durations(&self) -> bool {
-        match &self.shortcut {
-            Shortcut::Groups(summaries) => summaries.needs_durations(),
-            Shortcut::None | Shortcut::Count(_) => false,
-        }
     }
 
     /// What is left to read. With `with_records`, records in the index are used, too.
@@ -197,6 +208,7 @@ impl Plan<'_> {
                 self.report.chunks += left.len();
                 self.report.read += left.len();
                 return Ok(Pruned {
+                    total: left.len(),
                     left,
                     ..Pruned::default()
                 });
@@ -207,7 +219,10 @@ impl Plan<'_> {
         for (sum, ruled_out) in self.report.ruled_out.iter_mut().zip(pruning.ruled_out) {
             *sum += ruled_out;
         }
-        let mut pruned = Pruned::default();
+        let mut pruned = Pruned {
+            total: pruning.total,
+            ..Pruned::default()
+        };
         for chunk in pruning.candidates {
             filters.request.cancel.check()?;
             let index = evidence.index();
@@ -281,6 +296,8 @@ fn load(
 /// The chunks of an indexed source, by what answers for them.
 #[derive(Default)]
 struct Pruned {
+    /// Number of all chunks.
+    total: usize,
     /// Those that must be read.
     left: Vec<usize>,
     /// Tasks for those of which the index contains all records that can match.

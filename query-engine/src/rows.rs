@@ -41,11 +41,12 @@ pub fn write_rows(
     out: &mut Out<'_>,
 ) -> Result<Report, ReadError> {
     let filter = request.filter(sources)?;
-    let planned = plan(sources, filter.as_ref(), Shortcut::None, request)?;
     let mut table = FieldTable::new();
     format.prepare(columns, &mut table);
     let fields = [columns.fields(), request.order.fields()].concat();
     let requested = Requested::new(&fields, &mut table);
+    let query = (filter.as_ref(), &table);
+    let planned = plan(sources, query, Shortcut::None, request)?;
     let format: &dyn RowFormat = format;
     let mut sink = format.sink(SinkOptions {
         row_group_bytes: limits.row_group_bytes,

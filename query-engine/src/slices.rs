@@ -111,9 +111,10 @@ pub(crate) fn pairing_in(
         .iter()
         .filter_map(|number| index.chunks().get(*number));
     let ranges = chunks.map(|chunk| chunk.offset..chunk.offset.saturating_add(chunk.length));
+    let unpaired = ranges.map(|range| outside.unpaired(&range)).sum();
     Pairing {
-        unpaired: ranges.map(|range| outside.unpaired(&range)).sum(),
-        is_cut: outside.is_cut(),
+        unpaired,
+        is_cut: unpaired > 0 && outside.is_cut(),
         is_disordered: outside.is_disordered(),
     }
 }

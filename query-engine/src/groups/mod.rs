@@ -55,11 +55,12 @@ pub fn group_by(
     } else {
         Shortcut::None
     };
-    let plan = plan(sources, filter.as_ref(), shortcut, request)?;
-    let tasks = tasks(&plan.sources);
     let mut table = FieldTable::new();
     let fields = GroupFields::new(spec, &mut table);
     let requested = Requested::new(&fields.paths(spec), &mut table);
+    let query = (filter.as_ref(), &table);
+    let plan = plan(sources, query, shortcut, request)?;
+    let tasks = tasks(&plan.sources);
     let make = || Grouping {
         fields: &fields,
         requested: &requested,

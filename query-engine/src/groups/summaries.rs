@@ -74,11 +74,6 @@ impl<'s> Summaries<'s> {
         self.estimates.is_some()
     }
 
-    /// Whether durations are needed.
-    pub(crate) fn needs_durations(&self) -> bool {
-        self.needs_durations
-    }
-
     /// Whether the distribution of durations is needed.
     pub(crate) fn needs_sketches(&self) -> bool {
         self.spec.needs_sketches()
