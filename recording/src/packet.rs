@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use storage_format::frame::Facts;
-use storage_format::{AgentId, Kind, StreamId, StreamPosition};
-use trace_kinds::{DERIVED_ENDINGS, STREAM_NAME_MAX, StreamContext};
+use storage_format::{AgentId, DERIVED_ENDINGS, Kind, STREAM_NAME_MAX, StreamId, StreamPosition};
+use trace_kinds::StreamContext;
 
 /// A packet that arrived, or was read from a storage.
 #[derive(Debug, Clone)]

@@ -21,7 +21,7 @@ use storage_format::{
     storage_file::{StorageFile, StorageState},
     tier_file::TierFile,
 };
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     Progress, StorageError,
@@ -322,6 +322,21 @@ impl Storage {
             file.totals = tree.totals();
         }
         file
+    }
+
+    /// Asks the writer, and waits for its answer; `None` when there is no writer, or it has ended
+    /// without an answer.
+    pub(crate) async fn ask_writer<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> WriterMessage,
+    ) -> Option<T> {
+        let writer = self.writer.read().clone()?;
+        let (reply, answer) = oneshot::channel();
+        writer.send(request(reply)).await.ok()?;
+        // A message that is sent while the receiver is dropped stays in the queue, with its reply,
+        // as long as the queue has senders.
+        drop(writer);
+        answer.await.ok()
     }
 
     /// The state; FAILED from the moment of a failure, before the storage file says so.

@@ -1,6 +1,6 @@
 //! Ids of storages, agents, streams and leaves.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Borrow, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -59,6 +59,13 @@ macro_rules! name_id {
             /// The id as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        /// Ids are ordered and hashed as their texts.
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

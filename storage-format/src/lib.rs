@@ -28,6 +28,7 @@ pub mod chain_payload;
 pub mod checksum;
 pub mod checksum_file;
 pub mod data_file;
+mod derived_streams;
 mod descriptor;
 mod envelope;
 mod error;
@@ -51,6 +52,7 @@ pub mod tier_file;
 mod time_basis;
 mod varint;
 
+pub use derived_streams::{DERIVED_ENDINGS, STREAM_NAME_MAX, StreamNames, is_derived};
 pub use descriptor::{Descriptor, DescriptorError};
 pub use error::{FormatError, FormatErrorKind};
 pub use id::{AgentId, DataFileId, IdError, LeafId, StorageId, StreamId};

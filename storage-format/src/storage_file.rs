@@ -92,7 +92,7 @@ pub struct Totals {
     pub raw_bytes: u64,
     /// Bytes of the payloads as stored.
     pub stored_bytes: u64,
-    /// Events, where packets give a number.
+    /// Events, where packets give a number, without those of derived streams.
     pub events: u64,
     /// Events that the producers lost, where packets give a number.
     pub lost: u64,

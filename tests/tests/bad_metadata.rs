@@ -7,6 +7,8 @@ use std::process::Output;
 
 use harness::{Request, Server, Settings, run_tracehold};
 
+use crate::queries::wait_for_indexes;
+
 fn run(server: &Server, arguments: &[&str]) -> Output {
     let mut words: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
     words.extend(["--server".to_owned(), server.url()]);
@@ -74,4 +76,8 @@ fn packets_without_readable_metadata_are_stored_and_decoded_later() {
     let (code, found, errors) = count(&server, &storage);
     assert_eq!((code, found.as_str()), (Some(0), "800"), "{errors}");
     assert_eq!(unreadable(), 0);
+    // The packets were not counted when they arrived, and their indexes count them.
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    assert_eq!(server.api().storage(&storage)["events"], 800);
 }

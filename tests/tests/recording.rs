@@ -11,7 +11,7 @@ use harness::{Api, Request, Response, Server, Settings, opentelemetry_python};
 use serde_json::{Value, json};
 
 use crate::invalid_requests::gzip;
-use crate::queries::{mount, run};
+use crate::queries::{mount, run, wait_for_indexes};
 
 /// A wait that takes longer than this fails.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
@@ -95,6 +95,8 @@ fn check_derived(server: &Server, storage: &str) {
         assert!(notes.contains("3 derived streams are omitted"), "{told}");
     };
     check(&stored);
+    let shown = |storage: &str| server.api().storage(storage)["events"].clone();
+    assert_eq!(shown(storage), 4);
     let copy = |more: &[&str]| {
         let copy = [
             "storage",
@@ -117,6 +119,12 @@ fn check_derived(server: &Server, storage: &str) {
     assert_eq!(of_copy(&chain, &["--derived"]), 4);
     let all = copy(&["--name", "all", "--derived"]);
     check(&["--server", &url, "--storage", &all]);
+    for has_indexes in [false, true] {
+        if has_indexes {
+            wait_for_indexes(server, &all);
+        }
+        assert_eq!(shown(&all), 4, "with indexes: {has_indexes}");
+    }
     let folder = tempfile::tempdir().unwrap();
     let mounted = folder.path().join("mount");
     mount(server, &all, &mounted);
@@ -130,7 +138,7 @@ fn check_derived(server: &Server, storage: &str) {
     assert!(notes.contains("3 derived streams are omitted"), "{notes}");
     // Without its source, a derived stream repeats nothing.
     let clones = copy(&["--name", "clones", "--stream", "traces.clones"]);
-    assert_eq!(of_copy(&clones, &[]), 2);
+    assert_eq!((of_copy(&clones, &[]), shown(&clones)), (2, json!(2)));
 }
 
 #[test]

@@ -12,7 +12,6 @@
 pub mod chrome;
 mod container;
 pub mod ctf;
-mod derived;
 pub mod dft;
 mod error;
 mod event;
@@ -28,7 +27,6 @@ mod record_fields;
 pub mod rocksdb;
 
 pub use container::Container;
-pub use derived::{DERIVED_ENDINGS, STREAM_NAME_MAX, is_derived};
 pub use error::DecodeError;
 pub use event::{Decoded, Decoder, EachEvent, Event};
 pub use field_type::FieldType;

@@ -25,11 +25,10 @@ mod server_source;
 mod target;
 mod version;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use storage_format::{AgentId, Kind};
-use trace_kinds::is_derived;
+use storage_format::{AgentId, Kind, StreamNames};
 
 use crate::ClientError;
 use ctf::{export_io_trace, export_trace};
@@ -110,16 +109,14 @@ fn selected(
     options: &ExportOptions,
     report: &mut ExportReport,
 ) -> Vec<ExportStream> {
-    let mut names: BTreeMap<AgentId, BTreeSet<String>> = BTreeMap::new();
-    for stream in &streams {
-        let of_agent = names.entry(stream.agent.clone()).or_default();
-        of_agent.insert(stream.stream.to_string());
+    let mut names = StreamNames::default();
+    for ExportStream { agent, stream, .. } in &streams {
+        names.add(agent, stream);
     }
     let takes_derived = options.derived || options.stream.is_some();
     let is_wanted = |stream: &ExportStream, report: &mut ExportReport| {
-        let others = names.get(&stream.agent).into_iter().flatten();
-        let others = others.map(String::as_str);
-        if !takes_derived && is_derived(stream.kind, stream.stream.as_str(), others) {
+        let is_derived = names.has_source_of(stream.kind, &stream.agent, &stream.stream);
+        if is_derived && !takes_derived {
             report.derived_streams += 1;
             return false;
         }

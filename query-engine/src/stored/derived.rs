@@ -2,33 +2,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use storage_format::{AgentId, StorageId};
-use trace_kinds::is_derived;
+use storage_format::{StorageId, StreamNames};
 
 use super::StoredLeaf;
 
 /// The leaves without those of derived streams whose source is among them, and the number of these
 /// streams.
-pub fn without_derived(leaves: Vec<StoredLeaf>) -> (Vec<StoredLeaf>, usize) {
-    let mut streams: BTreeMap<(StorageId, AgentId), BTreeSet<String>> = BTreeMap::new();
-    let key = |stored: &StoredLeaf| (stored.leaf.storage, stored.leaf.path.agent.clone());
-    for stored in &leaves {
-        let names = streams.entry(key(stored)).or_default();
-        names.insert(stored.leaf.path.stream.as_str().to_owned());
+pub fn without_derived(mut leaves: Vec<StoredLeaf>) -> (Vec<StoredLeaf>, usize) {
+    let mut streams: BTreeMap<StorageId, StreamNames> = BTreeMap::new();
+    for StoredLeaf { leaf, .. } in &leaves {
+        let names = streams.entry(leaf.storage).or_default();
+        names.add(&leaf.path.agent, &leaf.path.stream);
     }
-    let mut derived = BTreeSet::new();
-    let mut kept = Vec::with_capacity(leaves.len());
-    for stored in leaves {
-        let path = &stored.leaf.path;
-        let (key, stream) = (key(&stored), path.stream.as_str());
-        let others = streams.get(&key).into_iter().flatten().map(String::as_str);
-        if is_derived(path.kind, stream, others) {
-            derived.insert((key, stream.to_owned()));
-        } else {
-            kept.push(stored);
+    let mut omitted = BTreeSet::new();
+    leaves.retain(|StoredLeaf { leaf, .. }| {
+        let (agent, stream) = (&leaf.path.agent, &leaf.path.stream);
+        let names = streams.get(&leaf.storage);
+        let is_derived =
+            names.is_some_and(|names| names.has_source_of(leaf.path.kind, agent, stream));
+        if is_derived {
+            omitted.insert((leaf.storage, agent.clone(), stream.clone()));
         }
-    }
-    (kept, derived.len())
+        !is_derived
+    });
+    (leaves, omitted.len())
 }
 
 /// The note of a query that leaves out this number of derived streams, if there are any.

@@ -211,6 +211,16 @@ impl StorageSet {
         open.is_some_and(|open| open.is_index_of_damage && open.sidecar.is_some())
     }
 
+    /// Events of the leaf at this position in [`StorageSet::leaves`], as far as its chunk index
+    /// covers it.
+    pub fn indexed_events(&self, position: usize) -> u64 {
+        let open = self.leaves.get(position);
+        let sidecar = open.and_then(|open| open.sidecar.as_ref());
+        let chunks = sidecar.map_or(&[][..], |sidecar| sidecar.index().chunks());
+        let events = chunks.iter().map(|chunk| chunk.events);
+        events.fold(0, u64::saturating_add)
+    }
+
     /// The leaves, each with the bytes that its chunk index does not cover. An index that
     /// [`StorageSet::drop_outdated`] dropped covers none.
     pub fn leaves(&self) -> impl Iterator<Item = (&Leaf, u64)> {

@@ -13,7 +13,7 @@ use chunk_index::{BundleContent, Sidecar};
 use io_trace::Cause;
 use query_engine::{Request, StorageSet};
 use storage_core::{LeafInfo, LeafKey, StorageError};
-use storage_format::{DataFileId, LeafId, StorageId};
+use storage_format::{DataFileId, LeafId, StorageId, StreamNames};
 use tokio::runtime::Handle;
 use trace_kinds::has_events;
 
@@ -58,6 +58,8 @@ async fn complete_storage(
     loop {
         let plan = Arc::new(Plan::new(maker, id, is_damaged, ending).await?);
         if plan.groups.is_empty() && plan.single.is_empty() {
+            let known = &maker.indexes.known;
+            known.lock().events.insert(id, plan.events);
             return plan.remove_leftovers(maker).await;
         }
         let (mut has_progress, mut failed) = (false, None);
@@ -113,6 +115,8 @@ struct Plan {
     single: Vec<LeafKey>,
     /// Leaves with an index in a bundle and a file of their own.
     leftovers: Vec<LeafId>,
+    /// Events in the usable indexes, without those of derived streams.
+    events: u64,
 }
 
 impl Plan {
@@ -135,13 +139,16 @@ impl Plan {
             groups: BTreeMap::new(),
             single: Vec::new(),
             leftovers: Vec::new(),
+            events: 0,
         };
+        let names: StreamNames = keys.iter().map(|key| &key.path).collect();
         let mut bundled: HashMap<LeafId, LeafKey> = HashMap::new();
         for batch in keys.chunks(LEAVES_AT_ONCE) {
             let found = plan.conditions(maker, batch, is_damaged, ending).await?;
             let mut moving = Vec::new();
             for key in batch {
-                match found.get(&key.leaf) {
+                let found = found.get(&key.leaf);
+                match found.map(|(condition, _)| condition) {
                     Some(Condition::Bundled) => {
                         bundled.insert(key.leaf, key.clone());
                         if plan.sidecars.is_loose(key.leaf) {
@@ -151,6 +158,11 @@ impl Plan {
                     Some(condition) => moving.push((key.clone(), *condition)),
                     // Its packets cannot be decoded without metadata.
                     None => {}
+                }
+                let (agent, stream) = (&key.path.agent, &key.path.stream);
+                let is_derived = names.has_source_of(key.path.kind, agent, stream);
+                if let Some((_, events)) = found.filter(|_| !is_derived) {
+                    plan.events = plan.events.saturating_add(*events);
                 }
             }
             plan.assign(maker, moving).await?;
@@ -164,15 +176,15 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Where the usable indexes of leaves are. Of a storage with damaged indexes, all their bytes
-    /// are read.
+    /// Where the usable indexes of leaves are, and their events. Of a storage with damaged indexes,
+    /// all their bytes are read.
     async fn conditions(
         &self,
         maker: &IndexMaker,
         batch: &[LeafKey],
         is_damaged: bool,
         ending: &Ending,
-    ) -> Result<HashMap<LeafId, Condition>, IndexError> {
+    ) -> Result<HashMap<LeafId, (Condition, u64)>, IndexError> {
         let leaves =
             leaves_of(&maker.engine, self.id, &self.sidecars, &self.streams, batch).await?;
         let bundles = self.sidecars.bundles();
@@ -214,7 +226,7 @@ impl Plan {
                     (true, false) => Condition::Loose,
                     (false, _) => Condition::Lacking,
                 };
-                (leaf, condition)
+                (leaf, (condition, set.indexed_events(position)))
             });
             Ok(conditions.collect())
         });

@@ -40,6 +40,8 @@ pub(super) struct Known {
     pub(super) wanted: BTreeSet<StorageId>,
     /// Storages with an index that was found to be damaged.
     pub(super) damaged: HashSet<StorageId>,
+    /// Events of finalized storages with complete indexes, without those of derived streams.
+    pub(super) events: HashMap<StorageId, u64>,
     /// Finalized storages with provenance that is in no bundle.
     pub(super) unbundled: HashSet<StorageId>,
     /// Leaves of which an index of damaged data was made since the server started or a verification
@@ -86,6 +88,7 @@ impl Known {
     pub(super) fn keep(&mut self, present: &HashSet<StorageId>) {
         self.settled.retain(|id, _| present.contains(id));
         self.unbundled.retain(|id| present.contains(id));
+        self.events.retain(|id, _| present.contains(id));
         self.of_damage.retain(|id, _| present.contains(id));
     }
 
@@ -94,6 +97,7 @@ impl Known {
         self.wanted.remove(&id);
         self.damaged.remove(&id);
         self.unbundled.remove(&id);
+        self.events.remove(&id);
         self.of_damage.remove(&id);
     }
 }
@@ -137,6 +141,11 @@ impl ChunkIndexes {
         self.wake.notify_one();
     }
 
+    /// The number of events that queries find in a finalized storage, once its indexes tell.
+    pub(crate) fn events_of(&self, id: StorageId) -> Option<u64> {
+        self.known.lock().events.get(&id).copied()
+    }
+
     /// Whether a finalized storage has its indexes.
     pub(crate) fn state_of(&self, id: StorageId) -> IndexState {
         let known = self.known.lock();
@@ -167,9 +176,11 @@ mod tests {
         indexes.check(id);
         assert_eq!(indexes.state_of(id), failed);
         indexes.bundle_provenance(id);
+        indexes.known.lock().events.insert(id, 7);
         let mut known = indexes.known.lock();
         known.forget(id);
         let left = known.settled.len() + known.wanted.len();
         assert_eq!(left + known.damaged.len() + known.unbundled.len(), 0);
+        assert!(known.events.is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Copying a selection of a storage into another.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use axum::Json;
@@ -12,9 +12,8 @@ use recording::{Instant, ProcessorConfig, RecordingError, StorageCopySpec, check
 use serde::{Deserialize, Serialize};
 use storage_core::{CopyListener, CopyReport, CopySelection, LeafBases, NewStorage};
 use storage_format::data_file::LeafPath;
-use storage_format::{AgentId, Kind, StorageId, StreamId};
+use storage_format::{AgentId, Kind, StorageId, StreamId, StreamNames};
 use tokio::sync::mpsc;
-use trace_kinds::is_derived;
 use utoipa::ToSchema;
 
 use super::instant;
@@ -190,19 +189,9 @@ async fn derived_streams(
     source: StorageId,
 ) -> Result<HashSet<(AgentId, StreamId)>, Problem> {
     let leaves = app.engine.reading().leaves(source).await?.leaves;
-    let mut of_agents: HashMap<&AgentId, HashSet<&StreamId>> = HashMap::new();
-    for path in leaves.iter().map(|leaf| &leaf.path) {
-        of_agents
-            .entry(&path.agent)
-            .or_default()
-            .insert(&path.stream);
-    }
+    let names: StreamNames = leaves.iter().map(|leaf| &leaf.path).collect();
     let paths = leaves.iter().map(|leaf| &leaf.path);
-    let derived = paths.filter(|path| {
-        let others = of_agents.get(&path.agent).into_iter().flatten();
-        let others = others.map(|stream| stream.as_str());
-        is_derived(path.kind, path.stream.as_str(), others)
-    });
+    let derived = paths.filter(|path| names.has_source_of(path.kind, &path.agent, &path.stream));
     Ok(derived
         .map(|path| (path.agent.clone(), path.stream.clone()))
         .collect())

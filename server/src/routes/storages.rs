@@ -80,8 +80,10 @@ pub(super) struct StorageDocument {
     /// Bytes of its packets as stored.
     stored_bytes: u64,
     packets: u64,
-    /// Number of events, as counted when packets arrived. Packets that could not be decoded then,
-    /// for want of readable metadata or because they were too long, are counted by queries only.
+    /// Number of events that queries find, without those of derived streams. Until the chunk
+    /// indexes of a finalized storage are complete, it is what was counted when packets arrived:
+    /// those that could not be decoded then, for want of readable metadata or because they were
+    /// too long, are counted by queries only.
     events: u64,
     /// Number of events that producers lost, as far as packets report it.
     lost: u64,
@@ -124,9 +126,13 @@ impl StorageDocument {
             let is_chained = tier.chains().is_some_and(|chains| chains.has(info.id));
             TierDocument::of(known.as_ref(), is_chained)
         });
+        let indexed = app.indexes.events_of(info.id);
+        let is_finalized = info.state == StorageState::Finalized;
+        let document = Self::from(info);
         let document = Self {
             tier,
-            ..Self::from(info)
+            events: indexed.filter(|_| is_finalized).unwrap_or(document.events),
+            ..document
         };
         match recovery {
             None => document,

@@ -12,6 +12,7 @@ mod part;
 mod pin;
 mod search;
 mod time_index;
+mod totals;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,7 +26,6 @@ use storage_format::{
         DataFileEntry, Extent, Footer, IndexPartBuilder, IndexPartHeader, LeafEntry, LeafNumbers,
         LogPosition, NewLeaf, PacketEntry, TimeBases,
     },
-    storage_file::Totals,
 };
 
 pub use bases::LeafBases;
@@ -47,7 +47,7 @@ pub(crate) struct IndexTree {
     leaves: BTreeMap<LeafId, Leaf>,
     by_path: HashMap<LeafPath, LeafId>,
     /// The leaves of each stream of each agent.
-    by_stream: HashMap<AgentId, HashMap<StreamId, Vec<LeafId>>>,
+    by_stream: HashMap<AgentId, BTreeMap<StreamId, Vec<LeafId>>>,
     parts: Vec<Arc<IndexPart>>,
     /// Keeps replaced data files until their last reader has ended.
     pin: Arc<FilePin>,
@@ -518,16 +518,6 @@ impl IndexTree {
             self.live_extents = self.live_extents.saturating_add(packets);
             self.uncovered_bytes = self.uncovered_bytes.saturating_add(bytes);
         }
-    }
-
-    /// Sums over all packets.
-    pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        for leaf in self.leaves.values() {
-            leaf.segments()
-                .for_each(|segment| totals.add(&segment.totals));
-        }
-        totals
     }
 
     /// Bytes of packets as stored, of each agent.

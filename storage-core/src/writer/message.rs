@@ -8,7 +8,6 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 use crate::{
     Progress, StorageError,
     push::{Gaps, Push, PushOutcome},
-    storage::Storage,
 };
 
 /// Where the outcome of a finalization goes.
@@ -52,21 +51,4 @@ pub(crate) enum WriterMessage {
         to: PathBuf,
         reply: oneshot::Sender<Result<(), StorageError>>,
     },
-}
-
-impl Storage {
-    /// Asks the writer, and waits for its answer; `None` when there is no writer, or it has ended
-    /// without an answer.
-    pub(crate) async fn ask_writer<T>(
-        &self,
-        request: impl FnOnce(oneshot::Sender<T>) -> WriterMessage,
-    ) -> Option<T> {
-        let writer = self.writer.read().clone()?;
-        let (reply, answer) = oneshot::channel();
-        writer.send(request(reply)).await.ok()?;
-        // A message that is sent while the receiver is dropped stays in the queue, with its reply,
-        // as long as the queue has senders.
-        drop(writer);
-        answer.await.ok()
-    }
 }
