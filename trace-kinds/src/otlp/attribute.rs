@@ -69,6 +69,18 @@ pub enum AnyValue<'a> {
 pub struct List<'a>(Part<'a>);
 
 impl<'a> List<'a> {
+    /// Whether it has neither values nor attributes.
+    pub(super) fn is_empty(self) -> bool {
+        let mut fields = self.0.fields();
+        // Damage is reported where the entries are read.
+        while let Ok(Some((number, value))) = fields.next() {
+            if let (list::VALUES, Wire::Bytes(_)) = (number, value) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The list as the values of an array.
     pub(super) fn each_value(self, each: &mut dyn FnMut(AnyValue<'a>)) -> Result<(), DecodeError> {
         let mut fields = self.0.fields();

@@ -17,7 +17,7 @@ pub(super) enum FieldValue<'a> {
     Missing,
     Text(&'a [u8]),
     Owned(String),
-    /// A list as JSON text.
+    /// A list or an empty map as JSON text.
     Json(String),
     /// Hexadecimal digits of an id.
     Id([u8; 2 * ID_BYTES_MAX], usize),
@@ -67,9 +67,10 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// The value of an attribute. A map has none: its entries are separate fields.
+    /// The value of an attribute. A map with entries has none: these are separate fields.
     pub(super) fn of(value: AnyValue<'a>) -> FieldValue<'a> {
         match value {
+            AnyValue::Map(list) if list.is_empty() => FieldValue::Json("{}".to_owned()),
             AnyValue::Empty | AnyValue::Map(_) => FieldValue::Missing,
             AnyValue::Text(text) => FieldValue::Text(text),
             AnyValue::Bool(value) => FieldValue::Bool(value),
@@ -161,7 +162,7 @@ pub(super) fn each_flat(
     let before = path.len();
     path.push_str(&String::from_utf8_lossy(attribute.key));
     match (attribute.value, depth.checked_sub(1)) {
-        (AnyValue::Map(list), Some(depth)) => {
+        (AnyValue::Map(list), Some(depth)) if !list.is_empty() => {
             path.push('.');
             // The check on arrival or the decoder reports damage.
             let _ = list.each_attribute(&mut |inner| each_flat(path, &inner, depth, visit));

@@ -35,6 +35,10 @@ const JSON: &str = r#"{"resourceSpans": [{
          {"key": "sizes", "value": {"arrayValue": {"values": [{"intValue": "1"}, {"stringValue": "b"}]}}},
          {"key": "user", "value": {"kvlistValue": {"values": [
             {"key": "id", "value": {"intValue": "-3"}}]}}},
+         {"key": "none", "value": {"kvlistValue": {"values": []}}},
+         {"key": "empty", "value": {"kvlistValue": {"values": [
+            {"key": "map", "value": {"kvlistValue": {}}}, {"key": "list", "value": {"arrayValue": {}}},
+            {"key": "null", "value": {}}]}}},
          {"key": "raw", "value": {"bytesValue": "AP8="}}],
        "events": [{"timeUnixNano": "1544712660500000000", "name": "exception", "attributes": [
           {"key": "exception.type", "value": {"stringValue": "OutOfStock"}}]}],
@@ -97,6 +101,9 @@ fn json_and_protobuf_decode_alike() {
             args.cached = true
             args.sizes = "[1,\"b\"]"
             args.user.id = -3
+            args.none = "{}"
+            args.empty.map = "{}"
+            args.empty.list = "[]"
             args.raw = "00ff"
             args.exception.type = "OutOfStock"
             ctx.service.name = "shop"
