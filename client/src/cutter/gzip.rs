@@ -14,6 +14,9 @@ const READ_BYTES: usize = 256 << 10;
 /// A member with more text than this many target sizes is cut into pieces.
 const MEMBER_TARGETS_MAX: usize = 4;
 
+/// Zero bytes after a member that are taken for padding.
+pub(super) const PADDING_BYTES_MAX: u64 = 1 << 20;
+
 /// Cuts gzipped text.
 ///
 /// A packet is a group of unchanged members with the target size of text, if the text of the group
@@ -221,9 +224,22 @@ impl GzipCutter {
         }
         self.sum.reset();
         self.inflate.reset(false);
+        self.read_padding()?;
         let is_long = self.close_member()?;
         let next = if is_long { Stage::Done } else { Stage::Between };
         Ok((next, true))
+    }
+
+    /// Adds zero bytes that follow a member to it: they are padding, as `gzip` reads them.
+    fn read_padding(&mut self) -> Result<(), ClientError> {
+        let begin = self.position;
+        while self.peek()?.first() == Some(&0) {
+            if self.position - begin >= PADDING_BYTES_MAX {
+                return Err(self.damaged("more than 1 MiB of zero bytes follow the member"));
+            }
+            self.read_exact(&mut [0])?;
+        }
+        Ok(())
     }
 
     /// Cuts what precedes text that is too long, and hands the rest of the file over. The result

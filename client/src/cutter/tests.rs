@@ -10,6 +10,7 @@ use std::io::Read;
 use trace_kinds::Container;
 use trace_kinds::gzip::{Inflater, PiecePacket, is_piece};
 
+use super::gzip::PADDING_BYTES_MAX;
 use super::*;
 
 fn folder() -> tempfile::TempDir {
@@ -190,6 +191,26 @@ fn gzip_members_of_complete_lines_are_unchanged() {
     check_gzip(&[&small, &small, &other, &small], 0, &[true, true, true]);
     check_gzip(&[&small, b"", b"", &small, &other], 0, &[true, true]);
     check_gzip(&[b"first half, ", b"second half\n", &small], 0, &[true]);
+}
+
+#[test]
+fn zero_bytes_after_a_member_are_padding() {
+    let (small, other) = (gzip(&numbered(0..3)), gzip(&numbered(3..9)));
+    for padding in [1, 4096, PADDING_BYTES_MAX, PADDING_BYTES_MAX + 1] {
+        let zeros = vec![0; usize::try_from(padding).unwrap()];
+        let whole = [&small[..], &zeros, &other, &other, &[0; 7]].concat();
+        let folder = folder();
+        let mut cutter = GzipCutter::open(&file(&folder, &whole), 64).unwrap();
+        if padding > PADDING_BYTES_MAX {
+            let error = cutter.next(End::Final).unwrap_err().to_string();
+            assert!(error.contains("zero bytes follow"), "{error}");
+            continue;
+        }
+        let all = packets(&mut cutter);
+        assert_eq!(all.concat(), whole, "{padding}");
+        // Each begins with a member, by which the server knows what it is.
+        assert!(all.iter().all(|packet| packet.starts_with(&[0x1f, 0x8b])));
+    }
 }
 
 #[test]
