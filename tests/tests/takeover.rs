@@ -221,6 +221,11 @@ fn a_node_that_was_taken_over_acknowledges_nothing_more() {
     });
     let aside = one.data().join("superseded");
     assert_eq!(fs::read_dir(&aside).unwrap().count(), 1, "{}", one.log());
+    let copies = "tracehold_object_store_superseded_copies";
+    until("its copy is not counted", &one, || {
+        one.api().metric(copies) == 1.0
+    });
+    assert_eq!(two.api().metric(copies), 0.0);
     // Packet 5 was not acknowledged, and is not there.
     has_all(&two, &storage, 5);
     push(&two, &agent, 5..8);

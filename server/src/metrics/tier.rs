@@ -49,6 +49,11 @@ pub(crate) fn render_tier(
             status.waiting,
         ),
         (
+            "superseded_copies",
+            "Copies of storages in the folder `superseded`, which other nodes have instead.",
+            status.superseded,
+        ),
+        (
             "is_failing",
             "1 while the object store does not answer as it must.",
             u64::from(status.failure().is_some()),

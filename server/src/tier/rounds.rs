@@ -91,6 +91,8 @@ async fn news(app: &Arc<AppState>, tier: &Tier) {
             look_for_news(app, tier, &mut from).await
         };
         tier.note("news", done.await);
+        let superseded = app.engine.storages().set_aside_copies().await;
+        tier.status.lock().superseded = superseded;
         pace.next().await;
     }
 }

@@ -62,6 +62,8 @@ pub(crate) struct Status {
     failures: BTreeMap<&'static str, String>,
     /// Storages that wait for their upload.
     pub(crate) waiting: u64,
+    /// Copies of storages that other nodes have instead, which nobody has deleted.
+    pub(crate) superseded: u64,
 }
 
 impl Status {

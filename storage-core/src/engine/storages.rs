@@ -495,6 +495,14 @@ impl Storages {
         Ok(to)
     }
 
+    /// How many of the copies that were set aside nobody has deleted; none if that cannot be read.
+    pub async fn set_aside_copies(&self) -> u64 {
+        let root = self.services.config.data_dir.join(SUPERSEDED_FOLDER);
+        let count = move || Ok(std::fs::read_dir(root).map_or(0, |copies| copies.count() as u64));
+        let counted = self.blocking.run(Cause::Manage, count).await;
+        counted.unwrap_or_default()
+    }
+
     /// Gives the folder of a storage another name. Its writer does so when nothing is in flight,
     /// and ends; after an error it continues.
     async fn move_away(&self, storage: &Storage, to: PathBuf) -> Result<(), StorageError> {
