@@ -72,6 +72,10 @@ impl Push {
                 kind: self.kind,
             },
         )?;
+        let left_out = plan.indexes_left_out;
+        if left_out > 0 && !context.json() {
+            context.note(note_of_indexes(left_out));
+        }
         let client = context.persistent_client()?;
         let stop = Arc::new(AtomicBool::new(false));
         let follow = if self.follow {
@@ -122,8 +126,20 @@ impl Push {
         });
         progress.clear();
         let (storage, reports) = reports?;
-        print(context, storage, &reports)
+        print(context, storage, &reports, left_out)
     }
+}
+
+/// Says that files of a folder are not pushed, and how they can be.
+fn note_of_indexes(left_out: u64) -> String {
+    let (files, they, them) = match left_out {
+        1 => ("1 index", "it is", "it"),
+        _ => (&*format!("{left_out} indexes"), "they are", "them"),
+    };
+    format!(
+        "note: {files} of `tracehold index` left out: {they} derived from the traces, and the \
+         server makes its own; name {them} to push {them} all the same"
+    )
 }
 
 /// The folder for resume state, as the XDG base directory specification defines it.
@@ -222,11 +238,13 @@ fn print(
     context: &Context,
     storage: Option<Uuid>,
     reports: &[StreamReport],
+    indexes_left_out: u64,
 ) -> Result<Exit, CommandError> {
     let packets: u64 = reports.iter().map(|report| report.packets).sum();
     let bytes: u64 = reports.iter().map(|report| report.bytes).sum();
     let document = json!({
-    "storage": storage, "packets": packets, "bytes": bytes, "streams": reports,
+        "storage": storage, "packets": packets, "bytes": bytes, "streams": reports,
+        "indexes_left_out": indexes_left_out,
     });
     context.print(&document, || {
         format!(
