@@ -138,6 +138,23 @@ fn analyze_writes_files_pictures_and_exports() {
 }
 
 #[test]
+fn accesses_that_an_export_cannot_have_are_counted() {
+    let Some(folder) = corpus() else { return };
+    let out = tempfile::tempdir().unwrap();
+    let export = format!("oracle-general={}", out.path().join("export").display());
+    for (trace, told) in [
+        ("bc_variants.trace", "70 accesses were skipped: "),
+        ("bc_small.trace", ""),
+    ] {
+        let output = tracehold(&["analyze", "--export", &export], &folder.join(trace));
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{errors}");
+        assert!(errors.starts_with(told), "{trace}: {errors}");
+        assert_eq!(errors.is_empty(), told.is_empty(), "{trace}: {errors}");
+    }
+}
+
+#[test]
 fn invalid_options_are_usage_errors() {
     let Some(folder) = corpus() else { return };
     for arguments in [

@@ -508,6 +508,11 @@ fn estimates_say_so_before_and_in_the_result() {
             let note = summary["notes"][0].as_str().unwrap();
             assert!(notes.contains(note), "{note} {notes}");
         }
+        // Intervals of a window that chunks exceed have an estimated sum, too.
+        body["to"] = json!("1970-01-01T00:00:01.089Z");
+        let part = api.call("POST", &path, Some(&body));
+        assert_eq!(part.header("tracehold-matched"), None, "{case}");
+        body["to"] = json!(null);
         // Exact numbers need no note.
         body["estimate"] = json!(false);
         let exact = api.call("POST", &path, Some(&body));
