@@ -392,7 +392,9 @@ fn a_push_says_what_was_there_and_what_was_repaired() {
     }
 }
 
-/// Compressed files whose producer was killed, or whose copy ended early, and what a push says.
+const ENDS_IN_FRAME: &str = "the file ends inside a zstd frame";
+
+/// Files whose producer was killed, or whose copy ended early, and what a push says.
 fn cut_files(slice: &str) -> Vec<(&'static str, Vec<u8>, &'static str)> {
     let gzip = |text: &str| {
         let mut file = GzEncoder::new(Vec::new(), Compression::fast());
@@ -400,19 +402,22 @@ fn cut_files(slice: &str) -> Vec<(&'static str, Vec<u8>, &'static str)> {
         file.finish().unwrap()
     };
     let span = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"a"}]}]}]}"#;
-    let mut spans = zstd::encode_all(format!("{span}\n").as_bytes(), 1).unwrap();
-    let whole = spans.clone();
-    spans.extend_from_slice(&whole[..whole.len() / 2]);
+    let torn = |text: &str| {
+        let frame = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        [&frame[..], &frame[..frame.len() / 2]].concat()
+    };
+    let line = format!("{}\n", slice.trim_end_matches(','));
+    let request = format!("{span}\n");
+    let requests = format!("{request}{}", &span[..40]);
     let event = format!("{{\"traceEvents\":[{slice}\n{}", &slice[..20]);
     let list = format!("[{slice}\n{slice}");
     vec![
         ("event.json.gz", gzip(&event), "the file ends at byte "),
         ("list.json.gz", gzip(&list), "the list is not closed"),
-        (
-            "spans.jsonl.zst",
-            spans,
-            "the file ends inside a zstd frame",
-        ),
+        ("spans.jsonl", requests.into_bytes(), "at byte 62: "),
+        ("spans.jsonl.zst", torn(&request), ENDS_IN_FRAME),
+        ("lines.pfw.zst", torn(&line), ENDS_IN_FRAME),
+        ("trace.json.zst", torn(&list), ENDS_IN_FRAME),
     ]
 }
 

@@ -256,3 +256,51 @@ fn print(
     })?;
     Ok(Exit::Done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_stream_says_what_is_not_as_expected() {
+        let report = |events, duplicates, not_durable| StreamReport {
+            path: "t.pfw".into(),
+            agent: "host".to_owned(),
+            stream: "t".to_owned(),
+            kind: Kind::Dft,
+            epoch: 1,
+            resumed_at: 0,
+            packets: 2,
+            bytes: 9,
+            events,
+            unreadable_records: 0,
+            duplicates,
+            not_durable,
+            remark: None,
+        };
+        let size = bytes_text(9);
+        for (report, events, more) in [
+            (report(None, 0, 0), "", ""),
+            (report(Some(1), 0, 0), "1 event, ", ""),
+            (report(None, 1, 0), "", ", 1 already on the server"),
+            (report(None, 0, 2), "", ", 2 not yet durable"),
+        ] {
+            let line = format!("t.pfw: 2 packets, {events}{size} as dft host/t{more}");
+            assert_eq!(report_line(&report), line);
+        }
+    }
+
+    #[test]
+    fn indexes_that_are_left_out_are_counted() {
+        for (count, begin) in [
+            (1, "note: 1 index of `tracehold index` left out: it is "),
+            (
+                2,
+                "note: 2 indexes of `tracehold index` left out: they are ",
+            ),
+        ] {
+            let note = note_of_indexes(count);
+            assert!(note.starts_with(begin), "{note}");
+        }
+    }
+}
