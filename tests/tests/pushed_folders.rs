@@ -31,7 +31,7 @@ fn make(folder: &Path) {
     fs::write(folder.join("renamed"), &index).unwrap();
 }
 
-/// The files of a push, and how many indexes it left out.
+/// The files of a push, and how many indexes it skipped.
 fn pushed(server: &Server, paths: &[&Path]) -> (Vec<String>, Value) {
     let storage = server.api().create_storage("pushed");
     let url = server.url();
@@ -45,17 +45,17 @@ fn pushed(server: &Server, paths: &[&Path]) -> (Vec<String>, Value) {
         .map(|stream| stream["stream"].as_str().unwrap().to_owned())
         .collect();
     names.sort();
-    (names, report["indexes_left_out"].clone())
+    (names, report["indexes_skipped"].clone())
 }
 
 #[test]
-fn indexes_in_a_folder_are_left_out_and_counted() {
+fn indexes_in_a_folder_are_skipped_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(&folder.path().join("data"), &settings());
     let traces = folder.path().join("traces");
     fs::create_dir(&traces).unwrap();
     make(&traces);
-    let (mut expected, left_out) = pushed(&server, &[&traces]);
+    let (mut expected, skipped) = pushed(&server, &[&traces]);
     // The streams of the recorded trace.
     expected.retain(|name| !name.starts_with("chan_"));
     let kept = [
@@ -67,7 +67,7 @@ fn indexes_in_a_folder_are_left_out_and_counted() {
         "trace.pfw",
     ];
     assert_eq!(
-        (expected, left_out),
+        (expected, skipped),
         (kept.map(str::to_owned).to_vec(), 3.into())
     );
     // Who names a file means it.
@@ -80,7 +80,7 @@ fn indexes_in_a_folder_are_left_out_and_counted() {
         let path = path.to_str().unwrap();
         let (code, _, errors) = run(&["push", "--server", &url, "--storage", &storage, path]);
         assert_eq!(code, 0, "{errors}");
-        let notes = errors.lines().filter(|line| line.contains("left out"));
+        let notes = errors.lines().filter(|line| line.contains("skipped"));
         notes.map(str::to_owned).collect::<Vec<String>>()
     };
     let [note] = &push(&traces)[..] else {

@@ -72,9 +72,9 @@ impl Push {
                 kind: self.kind,
             },
         )?;
-        let left_out = plan.indexes_left_out;
-        if left_out > 0 && !context.json() {
-            context.note(note_of_indexes(left_out));
+        let skipped = plan.indexes_skipped;
+        if skipped > 0 && !context.json() {
+            context.note(note_of_indexes(skipped));
         }
         let client = context.persistent_client()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -126,18 +126,18 @@ impl Push {
         });
         progress.clear();
         let (storage, reports) = reports?;
-        print(context, storage, &reports, left_out)
+        print(context, storage, &reports, skipped)
     }
 }
 
 /// Says that files of a folder are not pushed, and how they can be.
-fn note_of_indexes(left_out: u64) -> String {
-    let (files, they, them) = match left_out {
+fn note_of_indexes(skipped: u64) -> String {
+    let (files, they, them) = match skipped {
         1 => ("1 index", "it is", "it"),
-        _ => (&*format!("{left_out} indexes"), "they are", "them"),
+        _ => (&*format!("{skipped} indexes"), "they are", "them"),
     };
     format!(
-        "note: {files} of `tracehold index` left out: {they} derived from the traces, and the \
+        "note: {files} of `tracehold index` skipped: {they} derived from the traces, and the \
          server makes its own; name {them} to push {them} all the same"
     )
 }
@@ -238,13 +238,13 @@ fn print(
     context: &Context,
     storage: Option<Uuid>,
     reports: &[StreamReport],
-    indexes_left_out: u64,
+    indexes_skipped: u64,
 ) -> Result<Exit, CommandError> {
     let packets: u64 = reports.iter().map(|report| report.packets).sum();
     let bytes: u64 = reports.iter().map(|report| report.bytes).sum();
     let document = json!({
         "storage": storage, "packets": packets, "bytes": bytes, "streams": reports,
-        "indexes_left_out": indexes_left_out,
+        "indexes_skipped": indexes_skipped,
     });
     context.print(&document, || {
         format!(
@@ -291,13 +291,10 @@ mod tests {
     }
 
     #[test]
-    fn indexes_that_are_left_out_are_counted() {
+    fn skipped_indexes_are_counted() {
         for (count, begin) in [
-            (1, "note: 1 index of `tracehold index` left out: it is "),
-            (
-                2,
-                "note: 2 indexes of `tracehold index` left out: they are ",
-            ),
+            (1, "note: 1 index of `tracehold index` skipped: it is "),
+            (2, "note: 2 indexes of `tracehold index` skipped: they are "),
         ] {
             let note = note_of_indexes(count);
             assert!(note.starts_with(begin), "{note}");

@@ -76,7 +76,7 @@ pub struct Plan {
     /// The files, sorted by name.
     pub sources: Vec<SourceFile>,
     /// Number of indexes in folders that are not pushed, because the server makes its own.
-    pub indexes_left_out: u64,
+    pub indexes_skipped: u64,
 }
 
 /// Overrides of what is derived from the files.
@@ -149,7 +149,7 @@ impl Plan {
     ///
     /// A folder with a file `metadata` is a CTF trace: an agent with that metadata, whose other
     /// files are streams. Other folders are searched recursively. In folders, indexes beside the
-    /// files that they belong to are left out. A file is a stream of the agent
+    /// files that they belong to are skipped. A file is a stream of the agent
     /// of this host, of the kind that its content is recognized as.
     pub fn of(paths: &[PathBuf], options: &PlanOptions) -> Result<Self, ClientError> {
         let mut found = Found::default();
@@ -172,7 +172,7 @@ struct Found {
     /// Files, and the names of their streams.
     files: Vec<(PathBuf, String)>,
     traces: Vec<CtfTrace>,
-    indexes_left_out: u64,
+    indexes_skipped: u64,
 }
 
 /// A folder with a CTF trace.
@@ -196,7 +196,7 @@ impl Found {
         let mut entries = sorted_entries(folder)?;
         let count = entries.len();
         entries.retain(|(path, is_folder)| *is_folder || !is_derived(path));
-        self.indexes_left_out += (count - entries.len()) as u64;
+        self.indexes_skipped += (count - entries.len()) as u64;
         let is_trace = entries.iter().any(|(path, is_folder)| {
             !is_folder && path.file_name().is_some_and(|name| name == CTF_METADATA)
         }) && is_ctf_folder(folder);
@@ -229,7 +229,7 @@ impl Found {
     fn into_plan(self, paths: &[PathBuf], options: &PlanOptions) -> Result<Plan, ClientError> {
         let agent_text = options.agent.clone().unwrap_or_else(host_name);
         let mut plan = Plan {
-            indexes_left_out: self.indexes_left_out,
+            indexes_skipped: self.indexes_skipped,
             ..Plan::default()
         };
         if !self.files.is_empty() {
