@@ -138,6 +138,29 @@ fn analyze_writes_files_pictures_and_exports() {
 }
 
 #[test]
+fn accesses_that_an_export_cannot_have_are_counted() {
+    let Some(folder) = corpus() else { return };
+    let out = tempfile::tempdir().unwrap();
+    for (format, trace, told) in [
+        (
+            "oracle-general",
+            "bc_variants.trace",
+            "70 accesses were skipped: ",
+        ),
+        ("oracle-general", "bc_small.trace", ""),
+        ("fio", "io_small.trace", "96 operations were skipped: "),
+        ("csv", "io_small.trace", ""),
+    ] {
+        let export = format!("{format}={}", out.path().join("export").display());
+        let output = tracehold(&["analyze", "--export", &export], &folder.join(trace));
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{errors}");
+        assert!(errors.starts_with(told), "{trace}: {errors}");
+        assert_eq!(errors.is_empty(), told.is_empty(), "{trace}: {errors}");
+    }
+}
+
+#[test]
 fn invalid_options_are_usage_errors() {
     let Some(folder) = corpus() else { return };
     for arguments in [

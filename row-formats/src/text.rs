@@ -80,7 +80,32 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
         }
         Value::Int(value) => write_display(value, out),
         Value::Uint(value) => write_display(value, out),
+        // Its sign means nothing to people.
+        Value::Float(0.0) => out.extend_from_slice(b"0.0"),
         Value::Float(value) => write_display(format_args!("{value:?}"), out),
         Value::Bool(value) => write_display(value, out),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fractions_are_short_and_have_no_negative_zero() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (-0.0, "0.0"),
+            (-2.0, "-2.0"),
+            (0.25, "0.25"),
+            (1e308, "1e308"),
+            (-1.5e21, "-1.5e21"),
+            (1e-7, "1e-7"),
+            (5e-324, "5e-324"),
+        ] {
+            let mut out = Vec::new();
+            write_value(Value::Float(value), &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), text);
+        }
     }
 }

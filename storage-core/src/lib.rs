@@ -119,7 +119,7 @@ pub use engine::{
     LeafPackets, LeftRing, ListOrder, NewStorage, PacketInfo, Page, PendingPush, QueryCache,
     Quotas, ReadDerived, Reading, Rings, ServedBytes, ServedFile, StorageCounts, StorageFilter,
     StorageInfo, StorageLabel, StorageLeaves, StoragePatch, Storages, TierInfo, TierPart,
-    TierParts, Tiering, Transfer, change_document, check_archive,
+    TierParts, Tiering, Transfer, change_document, check_archive, check_label_filter,
 };
 pub use error::{PacketSummary, StorageError};
 #[cfg(feature = "fault-points")]

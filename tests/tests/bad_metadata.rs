@@ -49,6 +49,19 @@ fn packets_without_readable_metadata_are_stored_and_decoded_later() {
         "{errors}"
     );
 
+    // Without an index of LTTng, nothing says where its packets end.
+    let bare = folder.path().join("bare");
+    fs::create_dir(&bare).unwrap();
+    for name in ["metadata", "chan_1"] {
+        fs::copy(trace.join(name), bare.join(name)).unwrap();
+    }
+    let other = server.api().create_storage("bare");
+    let bare = bare.to_str().unwrap();
+    let words = ["push", "--storage", &other, "--agent", "other", bare];
+    let whole = run(&server, &words);
+    let errors = String::from_utf8_lossy(&whole.stderr).into_owned();
+    assert!(errors.contains("it is pushed as one packet"), "{errors}");
+
     let (code, _, errors) = count(&server, &storage);
     assert_eq!(code, Some(1), "{errors}");
     assert!(

@@ -174,6 +174,13 @@ fn the_page_of_a_storage_is_opened_and_its_url_printed() {
         .output()
         .unwrap();
     assert_eq!(String::from_utf8(printed.stdout).unwrap(), url);
+    let missing = Command::new(tracehold())
+        .args(["--server", &server.url(), "open", "shown"])
+        .env("BROWSER", folder.path().join("nothing"))
+        .output()
+        .unwrap();
+    let told = String::from_utf8(missing.stderr).unwrap();
+    assert!(told.ends_with("open the URL in a browser\n"), "{told}");
     wait_until(|| std::fs::read_to_string(&opened).is_ok_and(|text| text == url));
 }
 

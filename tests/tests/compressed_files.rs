@@ -234,5 +234,7 @@ fn files_that_end_inside_a_frame_are_read_and_pushed_up_to_there() {
         let (code, _, told) = run(&["push", &path, "--server", &url, "--storage", &storage]);
         assert_ne!(code, 0, "{name}: {told}");
         assert!(told.contains("--kind raw"), "{name}: {told}");
+        let failed = format!("{path} failed: ");
+        assert!(told.contains(&failed), "{name}: {told}");
     }
 }

@@ -112,6 +112,101 @@ fn config_check_reads_the_files_that_settings_name() {
     }
 }
 
+/// What only fails later when nothing refuses it: the setting, its value, and what is said of it.
+#[test]
+fn settings_that_cannot_work_are_refused_before_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("file"), "no folder\n").unwrap();
+    std::os::unix::fs::symlink("nowhere", path("link")).unwrap();
+    let (file, below, link) = (path("file"), path("file/below/data"), path("link"));
+    let not_a_folder = format!("{file} is not a folder");
+    let to_nothing = format!("{link} is a link to nothing");
+    let quoted = |text: &str| format!("{text:?}");
+    let such_as = [
+        "such as ./data",
+        "such as use_case:ci",
+        "list each field once",
+    ];
+    for (key, value, parts) in [
+        (
+            "storage.data_dir",
+            quoted(&file),
+            [not_a_folder.as_str(), such_as[0]],
+        ),
+        (
+            "storage.data_dir",
+            quoted(&below),
+            [&not_a_folder, such_as[0]],
+        ),
+        ("storage.data_dir", quoted(&link), [&to_nothing, such_as[0]]),
+        (
+            "retention.label",
+            quoted(":ci"),
+            ["needs a name", such_as[1]],
+        ),
+        (
+            "retention.label",
+            quoted("rating:four"),
+            ["a number such as 4", such_as[1]],
+        ),
+        (
+            "object_store.upload_label",
+            quoted("=x"),
+            ["needs a name", such_as[1]],
+        ),
+        (
+            "object_store.table_label",
+            quoted("rating:x"),
+            ["a number such as 4", such_as[1]],
+        ),
+        (
+            "query.index_fields",
+            quoted(""),
+            ["not a field", such_as[2]],
+        ),
+        (
+            "query.index_fields",
+            r#""args.a", "args.a""#.into(),
+            ["\"args.a\" twice", such_as[2]],
+        ),
+        (
+            "query.index_fields",
+            r#""args.a", "a""#.into(),
+            ["the same field", such_as[2]],
+        ),
+    ] {
+        let (section, name) = key.split_once('.').unwrap();
+        let value = match name {
+            "index_fields" => format!("[{value}]"),
+            _ => value,
+        };
+        let mut settings = format!("[{section}]\n{name} = {value}\n");
+        if section != "storage" {
+            settings.push_str(&format!("[storage]\ndata_dir = {:?}\n", path("data")));
+        }
+        std::fs::write(path("settings.toml"), &settings).unwrap();
+        let config = path("settings.toml");
+        // The server refuses to start with what the check refuses.
+        for arguments in [
+            &["config", "check", "--config", &config][..],
+            &["--config", &config],
+        ] {
+            let (code, text) = check(arguments, &[]);
+            let begin = format!("traceholdd: setting {key} ");
+            assert!(
+                code == Some(2) && text.starts_with(&begin),
+                "{settings}{code:?} {text}"
+            );
+            assert_eq!(text.lines().count(), 1, "{settings}{text}");
+            for part in parts {
+                assert!(text.contains(part), "{settings}{text} lacks {part:?}");
+            }
+        }
+    }
+    assert!(!folder.path().join("data").exists());
+}
+
 /// The settings that are numbers, as `section.key`.
 fn numbers() -> Vec<(String, String)> {
     let (_, text) = check(&["config", "check"], &[]);

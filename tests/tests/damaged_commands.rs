@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
@@ -15,6 +16,8 @@ use crate::queries::run;
 const IO_HEADER: usize = 38;
 /// Offsets of the packets in `chan_1`.
 const PACKETS: [usize; 2] = [16_384, 32_768];
+/// Where a packet says which stream it is of.
+const STREAM_NUMBER: Range<usize> = 24..32;
 
 /// Files of a recorded CTF trace, each as `change` makes it.
 fn ctf(folder: &Path, name: &str, change: impl Fn(&str, Vec<u8>) -> Option<Vec<u8>>) {
@@ -55,6 +58,8 @@ fn make(folder: &Path) {
     );
     write("io", &bytes(2)[..1000]);
     write("io-empty", &bytes(2)[..IO_HEADER]);
+    // A record of a type that no such trace has.
+    write("io-odd", &[&bytes(2)[..IO_HEADER], &[0xff; 64]].concat());
     write("cut.json.gz", &damaged_chrome(true));
     write("odd.json.gz", &damaged_chrome(false));
     fs::create_dir(folder.join("nothing")).unwrap();
@@ -77,6 +82,17 @@ fn make(folder: &Path) {
         Some(match name {
             "metadata" => metadata.clone(),
             "chan_1" => [&bytes[..from], &bytes[to..]].concat(),
+            _ => bytes,
+        })
+    });
+    // Each stream has a packet of another time than the other one.
+    let packets = fs::read(small_traces()[0].join("chan_1")).unwrap();
+    let mut first = packets[..PACKETS[0]].to_vec();
+    first[STREAM_NUMBER].fill(0);
+    ctf(folder, "apart", |name, bytes| {
+        Some(match name {
+            "chan_0" => first.clone(),
+            "chan_1" => packets[PACKETS[1]..].to_vec(),
             _ => bytes,
         })
     });
@@ -124,6 +140,8 @@ fn damaged_chrome(is_cut: bool) -> Vec<u8> {
     bytes
 }
 
+/// A time before all events.
+const EARLY: &str = "2000-01-01";
 const NO_FILES: &str = "there are no stream files";
 const TORN: &str = "the trace is torn";
 const MORE: &str = "chan_1: packet at byte 61440";
@@ -188,6 +206,30 @@ const CASES: &[(&[&str], i32, &str)] = &[
         MORE,
     ),
     (&["decode", "@more", "-o", "elements"], 1, ""),
+    (
+        &[
+            "decode",
+            "@more",
+            "--salvage",
+            "-o",
+            "counter",
+            "--from",
+            EARLY,
+        ],
+        1,
+        MORE,
+    ),
+    (
+        &["decode", "@none", "-o", "counter", "--from", EARLY],
+        1,
+        NO_FILES,
+    ),
+    (
+        &["decode", "@apart", "--stream-intersection"],
+        1,
+        "no time in common",
+    ),
+    (&["decode", "@apart"], 0, ""),
     (&["decode", "@cut", "--salvage"], 1, CUT),
     (&["decode", "@cut", "--salvage", "-o", "details"], 1, CUT),
     (
@@ -201,6 +243,8 @@ const CASES: &[(&[&str], i32, &str)] = &[
     (&["analyze", "@io"], 1, TORN),
     (&["analyze", "@blocks"], 1, TORN),
     (&["analyze", "@io-empty"], 1, "the trace has no records"),
+    (&["analyze", "@io-odd"], 1, "io-odd: offset 38: "),
+    (&["analyze", "@io", "@io-odd"], 1, "io-odd: offset 38: "),
     (&["query", "@io"], 1, TORN),
     (&["query", "@blocks", "--count"], 1, TORN),
     (&["query", "@more"], 1, MORE),

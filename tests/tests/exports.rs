@@ -470,3 +470,33 @@ fn babeltrace(trace: &Path) -> Option<Vec<u8>> {
     assert!(output.status.success(), "babeltrace2: {errors}");
     Some(output.stdout)
 }
+
+/// Names of many streams would hide how many they are.
+#[test]
+fn the_first_streams_that_are_left_out_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("server"), &Settings::default());
+    let mut api = server.api();
+    let target = folder.path().join("out");
+    for (count, has_more) in [(8, false), (9, true)] {
+        let storage = api.create_storage("many");
+        for number in 0..count {
+            let agent = Agent::declare(&mut api, &storage, "host", &format!("s{number}"), "none");
+            agent.push(&mut api, 0, b"abc");
+        }
+        api.finalize(&storage);
+        let words = ["export", "--storage", &storage, "--format", "ctf"];
+        let output = run(&server, &[&words[..], &[target.to_str().unwrap()]].concat());
+        let told = String::from_utf8(output.stderr).unwrap();
+        let counted = format!("{count} streams of other kinds not exported: host/s0 (raw), ");
+        assert!(told.contains(&counted), "{told}");
+        assert!(told.contains("host/s7"), "{told}");
+        assert_eq!(told.contains(", …;"), has_more, "{told}");
+        assert!(!told.contains("host/s8"), "{told}");
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "nothing was exported: {told}"
+        );
+    }
+}

@@ -100,7 +100,9 @@ fn check_http(server: &Server, storage: &str, expression: &str, parts: u64) {
         }
         let text = String::from_utf8_lossy(&answer.body).into_owned();
         let last = text.lines().last().unwrap_or_default();
-        let is_rows = body["format"] == "ndjson";
+        // A table is made by whoever shows it, from lines of JSON.
+        let is_table = body["format"] == "text" && body["group_by"].is_string();
+        let is_rows = body["format"] == "ndjson" || is_table;
         if body["count"] == true {
             assert_eq!(last.contains("\"skipped_records\""), parts > 0, "{what}");
         } else if is_rows {
@@ -117,6 +119,13 @@ fn check_http(server: &Server, storage: &str, expression: &str, parts: u64) {
             assert_eq!(answer.json()["code"], "result_incomplete", "{body}");
         }
     }
+    let explained = json!({ "query": expression, "explain": true });
+    let explained = query(server, storage, &explained, false);
+    let text = String::from_utf8_lossy(&explained.body).into_owned();
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["notes"], last["skipped"], "{last}");
+    let said = last["notes"].as_array().unwrap().len() as u64;
+    assert_eq!(said > 0, parts > 0, "{last}");
     let plain = query(server, storage, &json!({ "query": expression }), false);
     assert!(plain.trailers.is_empty(), "{:?}", plain.trailers);
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use harness::{Agent, Api, Connection, Request, Server, Settings, without};
 use serde_json::{Value, json};
+use trace_kinds::io_trace::packet_bytes;
 
 use crate::io_trace::{decoded, having, push, tracehold};
 use crate::queries::wait_for_indexes;
@@ -222,6 +223,29 @@ fn queried(server: &Server, folder: &Path, trace: &str, events: &[Value]) {
         "{err}"
     );
     assert!(err.contains("torn"), "the truncation is reported: {err}");
+    let (code, _, err) = tracehold(server, &["decode", &torn]);
+    assert!(code == 1 && err.contains(&torn), "{code} {err}");
+    let (_, out, err) = tracehold(server, &["analyze", &torn]);
+    assert!(out.contains("read") && err.contains("packet"), "{err}");
+    // Without the last packet, which has the end record, nothing is torn.
+    let interrupted = folder.join("interrupted");
+    std::fs::write(&interrupted, first_packets(&complete)).unwrap();
+    let interrupted = interrupted.display().to_string();
+    let (code, _, err) = tracehold(server, &["decode", &interrupted]);
+    assert!(code == 1 && err.contains("no end record"), "{code} {err}");
+}
+
+/// The packets of a stream but for the last one.
+fn first_packets(stream: &[u8]) -> &[u8] {
+    let mut end = 0;
+    loop {
+        let length = packet_bytes(&stream[end..]).unwrap();
+        let next = end + usize::try_from(length).unwrap();
+        if next >= stream.len() {
+            return &stream[..end];
+        }
+        end = next;
+    }
 }
 
 /// What an operator does with the trace: tables, files, a timeline, and export for other programs.
@@ -476,6 +500,9 @@ fn selected_operations_are_recorded_and_drops_counted() {
     let stream = to.join("stream").display().to_string();
     let (code, text, err) = tracehold_alone(&["decode", &stream]);
     assert_eq!(code, 0, "{err}");
+    let (code, _, err) = tracehold_alone(&["analyze", &stream]);
+    let told = format!("the server dropped {} operations", full["dropped"]);
+    assert!(code == 0 && err.contains(&told), "{code} {err}");
     let message = format!("{} dropped", full["dropped"]);
     assert!(
         text.lines().last().unwrap().contains(&message),

@@ -69,6 +69,7 @@ mod partial_spans;
 mod perfetto_engine;
 mod provenance;
 mod proxies;
+mod pushed_folders;
 mod python_client;
 mod queries;
 mod queries_together;

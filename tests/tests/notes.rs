@@ -4,9 +4,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use harness::Server;
 use serde_json::{Value, json};
 
@@ -385,6 +388,13 @@ fn a_push_says_what_was_there_and_what_was_repaired() {
         lenient.contains("note: ") && lenient.contains("comma"),
         "{lenient}"
     );
+    for (name, bytes, told) in cut_files(slice) {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        let errors = push(&path);
+        let begin = format!("note: {}: {told}", path.display());
+        assert!(errors.contains(&begin), "{errors} lacks {begin}");
+    }
     for (name, text, records) in [
         (
             "broken.json",
@@ -403,6 +413,35 @@ fn a_push_says_what_was_there_and_what_was_repaired() {
         let errors = push(&path);
         assert!(errors.contains(&told), "{errors}");
     }
+}
+
+const ENDS_IN_FRAME: &str = "the file ends inside a zstd frame";
+
+/// Files whose producer was killed, or whose copy ended early, and what a push says.
+fn cut_files(slice: &str) -> Vec<(&'static str, Vec<u8>, &'static str)> {
+    let gzip = |text: &str| {
+        let mut file = GzEncoder::new(Vec::new(), Compression::fast());
+        file.write_all(text.as_bytes()).unwrap();
+        file.finish().unwrap()
+    };
+    let span = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"a"}]}]}]}"#;
+    let torn = |text: &str| {
+        let frame = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        [&frame[..], &frame[..frame.len() / 2]].concat()
+    };
+    let line = format!("{}\n", slice.trim_end_matches(','));
+    let request = format!("{span}\n");
+    let requests = format!("{request}{}", &span[..40]);
+    let event = format!("{{\"traceEvents\":[{slice}\n{}", &slice[..20]);
+    let list = format!("[{slice}\n{slice}");
+    vec![
+        ("event.json.gz", gzip(&event), "the file ends at byte "),
+        ("list.json.gz", gzip(&list), "the list is not closed"),
+        ("spans.jsonl", requests.into_bytes(), "at byte 62: "),
+        ("spans.jsonl.zst", torn(&request), ENDS_IN_FRAME),
+        ("lines.pfw.zst", torn(&line), ENDS_IN_FRAME),
+        ("trace.json.zst", torn(&list), ENDS_IN_FRAME),
+    ]
 }
 
 /// A folder that names another server than the command line.

@@ -89,6 +89,15 @@ fn exit_codes_and_explanations_do_not_depend_on_the_form_or_source() {
     let mounted = folder.path().join("mount");
     mount(&server, &storage, &mounted);
     let mounted = ["--dir", mounted.to_str().unwrap()];
+    // How many events match is known of a result for which all were read.
+    let path = format!("/storages/{storage}/query");
+    for (body, matched) in [
+        (json!({ "query": "name == 'fsync'" }), Some("1")),
+        (json!({ "limit": 1 }), None),
+    ] {
+        let answer = server.api().call("POST", &path, Some(&body));
+        assert_eq!(answer.header("tracehold-matched"), matched, "{body}");
+    }
     let document = explained(&[file], &["--count"]);
     let expected = document["explain"].as_object().unwrap();
     let expected: BTreeSet<String> = expected.keys().cloned().collect();
@@ -508,6 +517,11 @@ fn estimates_say_so_before_and_in_the_result() {
             let note = summary["notes"][0].as_str().unwrap();
             assert!(notes.contains(note), "{note} {notes}");
         }
+        // Intervals of a window that chunks exceed have an estimated sum, too.
+        body["to"] = json!("1970-01-01T00:00:01.089Z");
+        let part = api.call("POST", &path, Some(&body));
+        assert_eq!(part.header("tracehold-matched"), None, "{case}");
+        body["to"] = json!(null);
         // Exact numbers need no note.
         body["estimate"] = json!(false);
         let exact = api.call("POST", &path, Some(&body));

@@ -72,6 +72,10 @@ impl Push {
                 kind: self.kind,
             },
         )?;
+        let skipped = plan.indexes_skipped;
+        if skipped > 0 && !context.json() {
+            context.note(note_of_indexes(skipped));
+        }
         let client = context.persistent_client()?;
         let stop = Arc::new(AtomicBool::new(false));
         let follow = if self.follow {
@@ -122,8 +126,20 @@ impl Push {
         });
         progress.clear();
         let (storage, reports) = reports?;
-        print(context, storage, &reports)
+        print(context, storage, &reports, skipped)
     }
+}
+
+/// Says that files of a folder are not pushed, and how they can be.
+fn note_of_indexes(skipped: u64) -> String {
+    let (files, they, them) = match skipped {
+        1 => ("1 index", "it is", "it"),
+        _ => (&*format!("{skipped} indexes"), "they are", "them"),
+    };
+    format!(
+        "note: {files} of `tracehold index` skipped: {they} derived from the traces, and the \
+         server makes its own; name {them} to push {them} all the same"
+    )
 }
 
 /// The folder for resume state, as the XDG base directory specification defines it.
@@ -222,11 +238,13 @@ fn print(
     context: &Context,
     storage: Option<Uuid>,
     reports: &[StreamReport],
+    indexes_skipped: u64,
 ) -> Result<Exit, CommandError> {
     let packets: u64 = reports.iter().map(|report| report.packets).sum();
     let bytes: u64 = reports.iter().map(|report| report.bytes).sum();
     let document = json!({
-    "storage": storage, "packets": packets, "bytes": bytes, "streams": reports,
+        "storage": storage, "packets": packets, "bytes": bytes, "streams": reports,
+        "indexes_skipped": indexes_skipped,
     });
     context.print(&document, || {
         format!(
@@ -237,4 +255,49 @@ fn print(
         )
     })?;
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_stream_says_what_is_not_as_expected() {
+        let report = |events, duplicates, not_durable| StreamReport {
+            path: "t.pfw".into(),
+            agent: "host".to_owned(),
+            stream: "t".to_owned(),
+            kind: Kind::Dft,
+            epoch: 1,
+            resumed_at: 0,
+            packets: 2,
+            bytes: 9,
+            events,
+            unreadable_records: 0,
+            duplicates,
+            not_durable,
+            remark: None,
+        };
+        let size = bytes_text(9);
+        for (report, events, more) in [
+            (report(None, 0, 0), "", ""),
+            (report(Some(1), 0, 0), "1 event, ", ""),
+            (report(None, 1, 0), "", ", 1 already on the server"),
+            (report(None, 0, 2), "", ", 2 not yet durable"),
+        ] {
+            let line = format!("t.pfw: 2 packets, {events}{size} as dft host/t{more}");
+            assert_eq!(report_line(&report), line);
+        }
+    }
+
+    #[test]
+    fn skipped_indexes_are_counted() {
+        for (count, begin) in [
+            (1, "note: 1 index of `tracehold index` skipped: it is "),
+            (2, "note: 2 indexes of `tracehold index` skipped: they are "),
+        ] {
+            let note = note_of_indexes(count);
+            assert!(note.starts_with(begin), "{note}");
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! is in flight; one limit in bytes applies to all streams together. See [`source_epoch`] for how a
 //! file is identified when it is pushed again.
 
+mod derived;
 mod epoch;
 mod feed;
 mod journal;

@@ -9,6 +9,7 @@ use storage_format::{AgentId, Kind, StreamId};
 use trace_kinds::otlp::file::FileForm;
 use trace_kinds::{Container, Content};
 
+use super::derived::is_derived;
 use super::naming::{dotted, host_name, id_text};
 use crate::ClientError;
 use crate::cutter::{
@@ -74,6 +75,8 @@ pub struct Plan {
     pub agents: Vec<PlannedAgent>,
     /// The files, sorted by name.
     pub sources: Vec<SourceFile>,
+    /// Number of indexes in folders that are not pushed, because the server makes its own.
+    pub indexes_skipped: u64,
 }
 
 /// Overrides of what is derived from the files.
@@ -145,7 +148,8 @@ impl Plan {
     /// Plans the push of files and folders.
     ///
     /// A folder with a file `metadata` is a CTF trace: an agent with that metadata, whose other
-    /// files are streams. Other folders are searched recursively. A file is a stream of the agent
+    /// files are streams. Other folders are searched recursively. In folders, indexes beside the
+    /// files that they belong to are skipped. A file is a stream of the agent
     /// of this host, of the kind that its content is recognized as.
     pub fn of(paths: &[PathBuf], options: &PlanOptions) -> Result<Self, ClientError> {
         let mut found = Found::default();
@@ -168,6 +172,7 @@ struct Found {
     /// Files, and the names of their streams.
     files: Vec<(PathBuf, String)>,
     traces: Vec<CtfTrace>,
+    indexes_skipped: u64,
 }
 
 /// A folder with a CTF trace.
@@ -188,7 +193,10 @@ impl Found {
             );
             return Err(ClientError::input(what));
         }
-        let entries = sorted_entries(folder)?;
+        let mut entries = sorted_entries(folder)?;
+        let count = entries.len();
+        entries.retain(|(path, is_folder)| *is_folder || !is_derived(path));
+        self.indexes_skipped += (count - entries.len()) as u64;
         let is_trace = entries.iter().any(|(path, is_folder)| {
             !is_folder && path.file_name().is_some_and(|name| name == CTF_METADATA)
         }) && is_ctf_folder(folder);
@@ -220,7 +228,10 @@ impl Found {
 
     fn into_plan(self, paths: &[PathBuf], options: &PlanOptions) -> Result<Plan, ClientError> {
         let agent_text = options.agent.clone().unwrap_or_else(host_name);
-        let mut plan = Plan::default();
+        let mut plan = Plan {
+            indexes_skipped: self.indexes_skipped,
+            ..Plan::default()
+        };
         if !self.files.is_empty() {
             let agent = agent_id(&agent_text, options)?;
             plan.agents.push(PlannedAgent {

@@ -9,7 +9,9 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, Table, Value};
 
 use super::access::has_tokens;
+use super::data_folder::invalid_data_folder;
 use super::invalid::InvalidSetting;
+use super::labels::invalid_labels;
 use super::limits::{out_of_range, too_long};
 use super::names::invalid_names;
 use super::otlp::invalid_listens;
@@ -148,7 +150,9 @@ impl Config {
             .into_iter()
             .chain(config.invalid())
             .chain(config.access.invalid())
-            .chain(invalid_names(&config));
+            .chain(invalid_names(&config))
+            .chain(invalid_data_folder(config.data_dir()))
+            .chain(invalid_labels(&config));
         errors.extend(invalid.map(ConfigError::from));
         if errors.is_empty() {
             Ok(config)

@@ -5,8 +5,10 @@
 
 mod access;
 mod audit;
+mod data_folder;
 mod engine;
 mod invalid;
+mod labels;
 mod layers;
 mod limits;
 mod list;

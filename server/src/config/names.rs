@@ -1,4 +1,4 @@
-//! Settings that are names: of hosts, of origins and of the data folder.
+//! Settings that are names: of hosts and of origins.
 
 use super::invalid::InvalidSetting;
 use super::list::items;
@@ -15,13 +15,6 @@ pub(super) fn invalid_names(config: &Config) -> Vec<InvalidSetting> {
             remedy: remedy.to_owned(),
         });
     };
-    if config.storage.data_dir.as_os_str().is_empty() {
-        invalid(
-            "storage.data_dir",
-            "is empty".to_owned(),
-            "set it to the folder for all files, such as ./data",
-        );
-    }
     let (hosts, origins) = (&config.http.allowed_hosts, &config.http.allowed_origins);
     for host in items(hosts).filter(|host| !is_host(host)) {
         invalid(

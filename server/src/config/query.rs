@@ -1,6 +1,9 @@
 //! Section `[query]`.
 
+use query_language::FieldPath;
 use serde::{Deserialize, Serialize};
+
+use super::invalid::InvalidSetting;
 
 /// Section `[query]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,5 +45,29 @@ impl Default for QueryConfig {
             index_fields: Vec::new(),
             index_growth_bytes_min: 16 << 20,
         }
+    }
+}
+
+impl QueryConfig {
+    /// The fields that cannot be indexed, or are listed twice, in whatever spelling.
+    pub(super) fn invalid(&self) -> Option<InvalidSetting> {
+        let fields = &self.index_fields;
+        let path = |at: usize| FieldPath::new(&fields[at]);
+        let what = (0..fields.len()).find_map(|at| {
+            let field = &fields[at];
+            if field.trim().is_empty() {
+                return Some(format!("contains {field:?}, which is not a field"));
+            }
+            let before = (0..at).find(|&before| path(before) == path(at))?;
+            Some(match &fields[before] {
+                same if same == field => format!("contains {field:?} twice"),
+                other => format!("contains {other:?} and {field:?}, which are the same field"),
+            })
+        })?;
+        Some(InvalidSetting {
+            key: "query.index_fields".to_owned(),
+            what,
+            remedy: "list each field once, such as [\"args.epoch\", \"args.step\"]".to_owned(),
+        })
     }
 }

@@ -518,6 +518,7 @@ impl Config {
             );
         }
         all.extend(tls);
+        all.extend(self.query.invalid());
         all.extend(self.seal.invalid());
         all.extend(self.object_store.invalid(self.ingest.packet_bytes_max));
         all

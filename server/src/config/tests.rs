@@ -240,6 +240,31 @@ fn names_that_cannot_work_are_refused() {
         }
     };
     check("storage", "data_dir", "", "is empty");
+    for label in [
+        "",
+        "use_case:ci",
+        "use_case!=ci",
+        "why!",
+        "rating>=3",
+        "creation_date<2026-01-01",
+    ] {
+        check("retention", "label", label, "");
+    }
+    let long = "n".repeat(1025);
+    for label in [
+        ":ci",
+        " ",
+        "=",
+        "rating:four",
+        "creation_date<soon",
+        "data_time_frame:x/y",
+        long.as_str(),
+    ] {
+        let refused = format!("is {label:?}, which no storage can have: label");
+        check("retention", "label", label, &refused);
+        check("object_store", "upload_label", label, &refused);
+        check("object_store", "table_label", label, &refused);
+    }
     for hosts in [
         "",
         "traces.example",

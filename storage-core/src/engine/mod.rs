@@ -89,6 +89,7 @@ pub use quotas::{AgentUsage, Quotas};
 pub use reading::{PacketInfo, Page, Reading, ServedBytes, ServedFile};
 pub use rings::{LeftRing, Rings};
 pub use storages::{Created, NewStorage, StoragePatch, Storages};
+pub use texts::check_label_filter;
 pub use tiering::{Adoption, TierInfo, TierPart, TierParts, Tiering};
 pub use transfer::Transfer;
 

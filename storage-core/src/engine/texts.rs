@@ -2,11 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use storage_format::limits::{
-    LABEL_BYTES_MAX, STORAGE_DESCRIPTION_BYTES_MAX, STORAGE_LABEL_COUNT_MAX, STORAGE_NAME_BYTES_MAX,
+use storage_format::{
+    label_file::ValueType,
+    limits::{
+        LABEL_BYTES_MAX, STORAGE_DESCRIPTION_BYTES_MAX, STORAGE_LABEL_COUNT_MAX,
+        STORAGE_NAME_BYTES_MAX,
+    },
 };
 
-use crate::StorageError;
+use crate::{
+    LabelFilter, LabelValue, StorageError,
+    labels::{invalid, predefined_type},
+};
 
 /// Refuses a text that is too long or has control characters.
 pub(super) fn check_length(what: &'static str, text: &str, max: usize) -> Result<(), StorageError> {
@@ -64,4 +71,30 @@ pub(super) fn check_label_texts<'a>(
     mut texts: impl Iterator<Item = &'a str>,
 ) -> Result<(), StorageError> {
     texts.try_for_each(|text| check_length("label", text, LABEL_BYTES_MAX))
+}
+
+/// Checks a filter by label before the declared types are known: refuses what no label can match,
+/// whatever types are declared.
+///
+/// # Errors
+/// When no label can have the name or the value, or the value is not of the predefined type.
+pub fn check_label_filter(filter: &LabelFilter) -> Result<(), StorageError> {
+    let value = filter.value.as_ref().map(|(_, value)| value.as_str());
+    if filter.name.trim().is_empty() {
+        return Err(invalid("a label needs a name"));
+    }
+    check_label_texts(std::iter::once(filter.name.as_str()).chain(value))?;
+    let value_type = match predefined_type(&filter.name) {
+        // A time frame is compared with an instant.
+        Some(ValueType::TimeFrame) => ValueType::Date,
+        Some(other) => other,
+        None => return Ok(()),
+    };
+    match value {
+        Some(value) if LabelValue::parse(value_type, value).is_none() => Err(invalid(format!(
+            "{value:?} is not {}",
+            LabelValue::expected(value_type)
+        ))),
+        _ => Ok(()),
+    }
 }

@@ -61,6 +61,12 @@ pub(crate) fn is_predefined(name: &str) -> bool {
     PREDEFINED.iter().any(|(known, ..)| *known == name)
 }
 
+/// Type of the values of a predefined label.
+pub(crate) fn predefined_type(name: &str) -> Option<ValueType> {
+    let known = PREDEFINED.iter().find(|(known, ..)| *known == name);
+    known.map(|(_, value_type, _)| *value_type)
+}
+
 /// The values in the text of a label.
 pub(crate) fn values(text: &str) -> impl Iterator<Item = &str> {
     text.split(VALUE_SEPARATOR)

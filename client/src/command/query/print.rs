@@ -94,15 +94,24 @@ impl GroupTable {
     }
 }
 
-/// Large fractions without decimal places, as means of nanoseconds, others with three.
+/// Large fractions without decimal places, as means of nanoseconds, others with three. What would
+/// be too long to read, and what three places would show as zero, has the digits that identify it.
 fn fraction_text(fraction: f64) -> String {
-    if fraction.abs() >= 1_000.0 {
-        return format!("{fraction:.0}");
+    match fraction.abs() {
+        0.0 => "0".to_owned(),
+        EXPONENT_MIN.. | ..EXPONENT_BELOW => format!("{fraction:e}"),
+        1_000.0.. => format!("{fraction:.0}"),
+        ..0.0005 => fraction.to_string(),
+        _ => {
+            let text = format!("{fraction:.3}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
     }
-    let text = format!("{fraction:.3}");
-    let text = text.trim_end_matches('0').trim_end_matches('.');
-    if text == "-0" { "0" } else { text }.to_owned()
 }
+
+/// From here on, a fraction is written with an exponent, and below the other bound.
+const EXPONENT_MIN: f64 = 1e21;
+const EXPONENT_BELOW: f64 = 1e-6;
 
 /// The explanation of a query that was executed here, as the server writes it.
 pub(super) fn explanation_of(report: &Report) -> Value {
@@ -196,4 +205,53 @@ fn explanation_lines(explain: &Value) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use chunk_index::OwnedValue;
+    use query_language::FieldPath;
+    use row_formats::GroupColumnKind;
+
+    use super::*;
+
+    #[test]
+    fn fractions_are_short() {
+        let columns = [GroupColumn {
+            label: "x".to_owned(),
+            kind: GroupColumnKind::Values(FieldPath::new("x")),
+        }];
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (0.5, "0.5"),
+            (2.0, "2"),
+            (-1.23456, "-1.235"),
+            (999.9996, "1000"),
+            (1234.5678, "1235"),
+            (-9.99e20, "-999000000000000000000"),
+            (1e21, "1e21"),
+            (1e308, "1e308"),
+            (-1.5e300, "-1.5e300"),
+            (1.2345678901234567e200, "1.2345678901234567e200"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (0.0005, "0.001"),
+            (0.0004, "0.0004"),
+            (-0.000_001_5, "-0.0000015"),
+            (1e-6, "0.000001"),
+            (9.9e-7, "9.9e-7"),
+            (-1e-300, "-1e-300"),
+            (5e-324, "5e-324"),
+            // JSON has no such numbers.
+            (f64::NAN, "-"),
+            (f64::INFINITY, "-"),
+        ] {
+            let (mut table, mut line) = (GroupTable::new(&columns), Vec::new());
+            let group = vec![Some(OwnedValue::Float(value))];
+            write_group_ndjson(&columns, &group, &mut line);
+            table.row(&line);
+            let shown = table.table.to_text();
+            assert_eq!(shown.lines().nth(1).unwrap().trim(), text, "{value:?}");
+        }
+    }
 }
