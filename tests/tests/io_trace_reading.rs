@@ -225,8 +225,9 @@ fn queried(server: &Server, folder: &Path, trace: &str, events: &[Value]) {
     assert!(err.contains("torn"), "the truncation is reported: {err}");
     let (code, _, err) = tracehold(server, &["decode", &torn]);
     assert!(code == 1 && err.contains(&torn), "{code} {err}");
-    let (_, out, err) = tracehold(server, &["analyze", &torn]);
-    assert!(out.contains("read") && err.contains("packet"), "{err}");
+    let (code, out, err) = tracehold(server, &["analyze", &torn]);
+    assert!(code == 1 && out.contains("read"), "{code} {out}");
+    assert!(err.contains("packet"), "{err}");
     // Without the last packet, which has the end record, nothing is torn.
     let interrupted = folder.join("interrupted");
     std::fs::write(&interrupted, first_packets(&complete)).unwrap();

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use harness::{Request, Server, without};
+use harness::{ObjectStore, Request, Server, without};
 
 use crate::document_blocks::blocks;
 
@@ -34,8 +34,11 @@ fn check_with_promtool(arguments: &[&str], input: &str) {
     assert!(output.status.success(), "promtool {arguments:?}: {said}");
 }
 
+/// The metrics of a server with an object store, which need not answer.
 fn metrics() -> String {
-    let (_folder, server, _api) = Server::fresh();
+    let folder = tempfile::tempdir().unwrap();
+    let settings = ObjectStore::settings_at(([127, 0, 0, 1], 9).into(), "one", "");
+    let server = Server::start(folder.path(), &settings);
     let response = server.api().send(&Request::new("GET", "/metrics"));
     String::from_utf8(response.unwrap().body).unwrap()
 }

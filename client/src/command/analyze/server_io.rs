@@ -45,8 +45,7 @@ pub(super) fn run_lookups(
     block_cache::conclude(verb, context, source, &analysis, export)
 }
 
-/// Calls `each` with every operation. A packet that a crash cut off is reported and does not fail
-/// the analysis.
+/// Calls `each` with every operation. Those of a packet that a crash cut off are analyzed, too.
 fn each_record(
     context: &Context,
     source: &mut PacketSource,
@@ -73,7 +72,7 @@ fn each_record(
         failed?;
         match read {
             Ok(()) => {}
-            Err(error @ DecodeError::Truncated { .. }) => context.note(error.to_string()),
+            Err(error @ DecodeError::Truncated { .. }) => source.report_torn(context, &error),
             Err(error) => return Err(CommandError::damage("packet", error)),
         }
     }

@@ -6,6 +6,8 @@ mod trace_type;
 
 use std::path::PathBuf;
 
+use trace_kinds::DecodeError;
+
 use self::files::Files;
 use self::stored::StoredPackets;
 use crate::command::{CommandError, Context, Exit};
@@ -33,6 +35,7 @@ pub(super) struct PacketSource {
     origin: Origin,
     first: Option<Vec<u8>>,
     kind: Option<TraceType>,
+    is_torn: bool,
 }
 
 impl PacketSource {
@@ -51,6 +54,7 @@ impl PacketSource {
             origin,
             first: None,
             kind: None,
+            is_torn: false,
         })
     }
 
@@ -86,6 +90,12 @@ impl PacketSource {
         Ok(Some(bytes))
     }
 
+    /// Reports that a packet is torn; what is before the tear is analyzed.
+    pub(super) fn report_torn(&mut self, context: &Context, error: &DecodeError) {
+        context.note(error.to_string());
+        self.is_torn = true;
+    }
+
     /// Reports the damage found, and returns the exit code.
     pub(super) fn finish(self, context: &Context) -> Exit {
         let damage = match &self.origin {
@@ -95,6 +105,6 @@ impl PacketSource {
         for damage in damage {
             context.note(damage);
         }
-        Exit::of_integrity(damage.is_empty())
+        Exit::of_integrity(damage.is_empty() && !self.is_torn)
     }
 }
