@@ -180,3 +180,102 @@ pub(crate) fn durations_checksum(
         crc32c_append(checksum, &duration.unwrap_or_default().to_le_bytes())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use chunk_index::{ChunkBuilder, IndexConfig};
+    use query_language::FieldTable;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_of_durations_is_noted_once() {
+        let missing = "2 begin events have no duration: their end is missing";
+        let cut = "begin events may have no duration although they end";
+        let disordered = "threads did not write their records in the order of their times";
+        for (unpaired, is_cut, is_disordered, expected) in [
+            (0, false, false, &[][..]),
+            (2, false, false, &[missing]),
+            // Their ends may be among those that are not remembered.
+            (2, true, false, &[cut]),
+            (0, false, true, &[disordered]),
+            (2, false, true, &[missing, disordered]),
+            (2, true, true, &[cut, disordered]),
+        ] {
+            let mut pairing = Pairing::default();
+            let half = Pairing {
+                unpaired: unpaired / 2,
+                is_cut,
+                is_disordered,
+            };
+            pairing += half;
+            pairing += Pairing {
+                unpaired: unpaired / 2,
+                ..Pairing::default()
+            };
+            let notes: Vec<String> = pairing.notes().collect();
+            assert_eq!(notes.len(), expected.len(), "{notes:?}");
+            let mut pairs = notes.iter().zip(expected);
+            assert!(
+                pairs.all(|(note, start)| note.starts_with(start)),
+                "{notes:?}"
+            );
+        }
+    }
+
+    /// Durations with a begin without an end in the packet at 100, of which more is not known.
+    #[derive(Debug)]
+    struct Known {
+        is_cut: bool,
+        is_disordered: bool,
+    }
+
+    impl OutsideDurations for Known {
+        fn get(&self, _: u64, _: u64) -> Option<i64> {
+            None
+        }
+
+        fn unpaired(&self, positions: &Range<u64>) -> u64 {
+            u64::from(positions.contains(&100))
+        }
+
+        fn is_cut(&self) -> bool {
+            self.is_cut
+        }
+
+        fn is_disordered(&self) -> bool {
+            self.is_disordered
+        }
+    }
+
+    #[test]
+    fn chunks_that_are_not_read_count_as_those_that_are() {
+        let chunk = |offset| chunk_index::Chunk {
+            offset,
+            length: 50,
+            ..chunk_index::Chunk::default()
+        };
+        let config = IndexConfig::new(["name"]);
+        let mut index = Index::new(&config);
+        let mut builder = ChunkBuilder::new(config, &mut FieldTable::new());
+        for offset in [0, 50, 100, 150] {
+            index.push(chunk(offset), builder.finish());
+        }
+        for (chunks, unpaired) in [(&[][..], 0), (&[0, 1, 3], 0), (&[1, 2], 1)] {
+            for (is_cut, is_disordered) in [(false, false), (true, false), (false, true)] {
+                let known = Known {
+                    is_cut,
+                    is_disordered,
+                };
+                let expected = Pairing {
+                    unpaired,
+                    is_cut: is_cut && unpaired > 0,
+                    is_disordered,
+                };
+                let found = pairing_in(&index, chunks, Some(&known));
+                assert_eq!(found, expected, "{chunks:?} {known:?}");
+            }
+        }
+        assert_eq!(pairing_in(&index, &[2], None), Pairing::default());
+    }
+}

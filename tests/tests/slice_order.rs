@@ -40,19 +40,22 @@ fn threads_out_of_order_are_told() {
         push(&server, &storage, &path, "4096");
         let stored = ["--server", &url, "--storage", &storage];
         let check = |state: &str| {
-            let asked = [&["query", "ph == 'B'"][..], &stored];
-            for (output, is_asked) in [
-                (&["--fields", "dur"][..], true),
+            for (question, is_asked) in [
+                (&["ph == 'B'", "--fields", "dur"][..], true),
+                (&["ph == 'B'", "--aggregate", "max:dur"], true),
+                (&["ph == 'B'", "--fields", "ts"], false),
+                // Summaries of an index answer these.
                 (&["--aggregate", "max:dur"], true),
-                (&["--fields", "ts"], false),
+                (&["--group-by", "name", "--aggregate", "count"], false),
+                (&["dur >= 1h", "--count"], true),
             ] {
-                let (code, _, errors) = run(&[&asked.concat(), output].concat());
-                assert_eq!(code, 0, "{errors}");
+                let (code, _, errors) = run(&[&["query"], &stored[..], question].concat());
+                assert!(code == 0 || question.contains(&"--count"), "{errors}");
                 let is_told = errors.contains(NOTE);
                 assert_eq!(
                     is_told,
                     is_asked && !is_ordered,
-                    "{state} {name} {output:?}: {errors}"
+                    "{state} {name} {question:?}: {errors}"
                 );
             }
         };

@@ -287,6 +287,29 @@ fn huge_members_are_cut_into_pieces() {
     }
 }
 
+/// A producer that flushes leaves empty stored blocks between those with text.
+#[test]
+fn huge_members_with_flushes_keep_their_text() {
+    const TARGET: usize = 64 << 10;
+    let (text, folder) = (lines(40_000), folder());
+    for pieces in [1, 2, 7, 100] {
+        for level in [1, 6, 0] {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
+            for part in text.chunks(text.len().div_ceil(pieces)) {
+                encoder.write_all(part).unwrap();
+                encoder.flush().unwrap();
+            }
+            let path = file(&folder, &encoder.finish().unwrap());
+            let all = packets(&mut GzipCutter::open(&path, TARGET).unwrap());
+            let what = format!("{pieces} {level}");
+            let found: Vec<u8> = all.iter().flat_map(|packet| text_of(packet)).collect();
+            assert!(found == text, "{what}");
+            let divided = all.iter().filter(|packet| is_piece(packet)).count();
+            assert!(level == 0 || divided >= 2, "{what}: {divided}");
+        }
+    }
+}
+
 #[test]
 fn a_torn_last_member_is_pushed() {
     let (small, other) = (numbered(0..3), numbered(3..9));

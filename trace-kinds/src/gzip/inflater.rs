@@ -2,7 +2,7 @@
 
 use libdeflater::Decompressor;
 
-use super::bits::{push_end, push_shifted, push_window};
+use super::bits::{push_end, push_from, push_window};
 use super::entry::{Piece, PieceEnd};
 use super::header::{find_header, header_len, trailer_text_len};
 use super::stream::{Appended, Stream};
@@ -131,9 +131,10 @@ impl Inflater {
         self.stream.clear();
         push_window(&mut self.stream, window);
         let start = self.stream.len();
-        push_shifted(&mut self.stream, &bytes[header..], (first_bit % 8) as u32);
+        let first = push_from(&mut self.stream, &bytes[header..], (first_bit % 8) as u32);
         if let PieceEnd::Block { bit_offset } = piece.end {
-            push_end(&mut self.stream, start, bit_offset.checked_sub(first_bit)?);
+            let bits = bit_offset.checked_sub(first_bit / 8 * 8)?;
+            push_end(&mut self.stream, first, bits);
         }
         text.reset(window.len());
         let space = text.with_start(text_len);
@@ -161,7 +162,7 @@ impl Inflater {
             return members_prefix(bytes, text_max, text);
         };
         self.stream.clear();
-        push_shifted(&mut self.stream, bytes, (piece.entry.bit_offset % 8) as u32);
+        push_from(&mut self.stream, bytes, (piece.entry.bit_offset % 8) as u32);
         if let Some(mut stream) = Stream::at_block(window) {
             // No text at all is a valid result.
             let _taken = stream.append(&self.stream, text_max, text);

@@ -2,9 +2,9 @@
 //!
 //! zlib-rs stops at the end of a block but reports only how many bytes it consumed: the next block
 //! starts in the last of them, or after it, which leaves eight candidate bits. The right one
-//! inflates to the text that follows; a wrong one reads another block type, length or code. If more
-//! than one matches (before a stored block, which is aligned to a byte anyway), the place is not
-//! used.
+//! inflates to the text that follows; a wrong one reads another block type, length or code. Before
+//! a stored block, more than one may match. If it is empty, as a producer leaves it when it flushes,
+//! the place after it is taken, which is the beginning of a byte; otherwise the place is not used.
 //!
 //! The following text does not refer to most bytes of the window, and zeros in their place
 //! compress to nothing (rapidgzip calls such windows sparse). The bytes it refers to are found
@@ -12,7 +12,7 @@
 //! bytes, which then appear in the text.
 
 use super::WINDOW_BYTES;
-use super::bits::push_shifted;
+use super::bits::push_from;
 use super::stream::Stream;
 use super::text::TextBuffer;
 
@@ -39,39 +39,57 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// The offset in bits at which the block starts, if exactly one is possible.
+    /// The offset in bits at which a block starts, if exactly one is possible.
     pub(super) fn bit_offset(&self) -> Option<u64> {
-        let mut candidates = (0..8).filter(|unused| self.matches(*unused));
-        let unused = candidates.next()?;
+        // Within the last consumed byte, or after it.
+        let end = self.byte_offset * 8;
+        let mut candidates = (0..8)
+            .map(|unused| end - unused)
+            .filter(|bit_offset| self.matches(*bit_offset));
+        let bit_offset = candidates.next()?;
         match candidates.next() {
-            None => Some(self.byte_offset * 8 - u64::from(unused)),
-            Some(_) => None,
+            None => Some(bit_offset),
+            Some(_) => self.after_empty_block(),
         }
     }
 
-    /// Whether the block may start with the last `unused` bits of the byte before `byte_offset`.
-    fn matches(&self, unused: u32) -> bool {
+    /// The offset in bits after an empty stored block that follows.
+    fn after_empty_block(&self) -> Option<u64> {
+        const EMPTY: [u8; 4] = [0, 0, 0xff, 0xff];
+        let after = &self.input[1..];
+        // Its header may end in the next byte, whose other bits are zero.
+        let bytes = match after {
+            [0, rest @ ..] if rest.starts_with(&EMPTY) => 5,
+            _ if after.starts_with(&EMPTY) => 4,
+            _ => return None,
+        };
+        let bit_offset = (self.byte_offset + bytes) * 8;
+        self.matches(bit_offset).then_some(bit_offset)
+    }
+
+    /// Whether a block at `bit_offset` inflates to the text that follows.
+    fn matches(&self, bit_offset: u64) -> bool {
         let len = self.text.len().min(CANDIDATE_TEXT_BYTES);
-        let text = inflated(&self.stream(unused), &self.window, len);
+        let stream = self.stream(bit_offset);
+        let text = stream.and_then(|stream| inflated(&stream, &self.window, len));
         text.as_deref() == Some(&self.text[..len])
     }
 
-    /// The stream that starts with the last `unused` bits of the byte before `byte_offset`.
-    fn stream(&self, unused: u32) -> Vec<u8> {
-        let mut stream = Vec::with_capacity(self.input.len());
-        match unused {
-            0 => stream.extend_from_slice(&self.input[1..]),
-            _ => push_shifted(&mut stream, &self.input, 8 - unused),
-        }
-        stream
+    /// The stream that starts at `bit_offset`.
+    fn stream(&self, bit_offset: u64) -> Option<Vec<u8>> {
+        let start = self.byte_offset.checked_sub(1)? * 8;
+        let bits = bit_offset.checked_sub(start)?;
+        let input = self.input.get(usize::try_from(bits / 8).ok()?..)?;
+        let mut stream = Vec::with_capacity(input.len());
+        push_from(&mut stream, input, (bits % 8) as u32);
+        Some(stream)
     }
 
     /// The window of a block at `bit_offset` with zeros for bytes that the following text does not
     /// refer to. The text must be known as far as it can refer to the window. `None` if the block
     /// does not inflate to it.
     pub(super) fn needed_window(&self, bit_offset: u64) -> Option<Box<[u8]>> {
-        let unused = (self.byte_offset * 8).checked_sub(bit_offset)?;
-        let (stream, len) = (self.stream(u32::try_from(unused).ok()?), self.text.len());
+        let (stream, len) = (self.stream(bit_offset)?, self.text.len());
         let with = |byte: fn(usize) -> u8| {
             let window: Vec<u8> = (0..self.window.len()).map(byte).collect();
             inflated(&stream, &window, len)
