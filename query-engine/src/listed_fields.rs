@@ -46,6 +46,8 @@ pub fn list_fields(
     let filter = request.filter(sources)?;
     let mut table = FieldTable::new();
     let kind = table.insert(&FieldPath::new("kind"));
+    // Every field is asked for.
+    table.insert(&FieldPath::new("dur"));
     let query = (filter.as_ref(), &table);
     let plan = plan(sources, query, Shortcut::None, request)?;
     let tasks = tasks(&plan.sources);

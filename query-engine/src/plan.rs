@@ -1,7 +1,5 @@
 //! Plan: rules out chunks, and answers from summaries.
 
-use std::collections::HashSet;
-
 use chunk_index::{BlockKind, ColumnFilter, Index, Pruner, Pruning, SlowRecord};
 use query_language::{FieldPath, FieldTable, Filter, Program};
 
@@ -153,12 +151,9 @@ impl Plan<'_> {
             Some(evidence) => {
                 let pruned = self.prune(evidence, filters, source.reads_records())?;
                 if self.needs_durations {
-                    // As if they were read: what has no duration is not found by one, either.
-                    let left: HashSet<usize> = pruned.left.iter().copied().collect();
-                    let unread: Vec<usize> = (0..pruned.total)
-                        .filter(|chunk| !left.contains(chunk))
-                        .collect();
-                    self.report.counters.pairing += source.pairing(&unread);
+                    // Of all chunks, read or not: what has no duration is not found by one.
+                    let all: Vec<usize> = (0..pruned.total).collect();
+                    self.report.counters.pairing += source.pairing(&all);
                 }
                 let mut tasks = match &self.shortcut {
                     Shortcut::None => filters.request.order.tasks(source, &pruned.left),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use query_language::FieldTable;
+use query_language::{FieldPath, FieldTable};
 use row_formats::{Columns, Out, RowFormat, SinkOptions};
 use trace_kinds::Event;
 
@@ -45,6 +45,10 @@ pub fn write_rows(
     format.prepare(columns, &mut table);
     let fields = [columns.fields(), request.order.fields()].concat();
     let requested = Requested::new(&fields, &mut table);
+    if !matches!(columns, Columns::Fields(_)) {
+        // Every field is asked for.
+        table.insert(&FieldPath::new("dur"));
+    }
     let query = (filter.as_ref(), &table);
     let planned = plan(sources, query, Shortcut::None, request)?;
     let format: &dyn RowFormat = format;

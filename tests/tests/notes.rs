@@ -97,6 +97,15 @@ fn cases() -> Vec<Case> {
             count: 2,
         },
         Case {
+            // The begin is not among the rows.
+            name: "slices.json",
+            content: unpaired(),
+            command: &["query", "ph == 'X'", "--fields", "name,dur"],
+            body: json!({ "query": "ph == 'X'", "fields": ["name", "dur"], "format": "ndjson" }),
+            note: "1 begin events have no duration: their end is missing",
+            count: 2,
+        },
+        Case {
             name: "short.json",
             content: short(),
             command: &["query", "dur >= 5us", "--count"],

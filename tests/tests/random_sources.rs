@@ -337,7 +337,7 @@ fn results_of_io_traces_are_those_of_an_independent_evaluator() {
     let stored = ["--server", url.as_str(), "--storage", storage];
     let queries = queries(&stored, 17);
     check(&queries, &stored, "an I/O trace");
-    wait_for_indexes_of(&server, storage, api.leaves(storage).len());
+    wait_for_indexes_of(&server, storage, server.api().leaves(storage).len());
     check(&queries, &stored, "an I/O trace with an index");
     let mounted = folder.path().join("mounted");
     mount(&server, storage, &mounted);

@@ -191,7 +191,8 @@ struct GroupFields {
     keys: Vec<FieldId>,
     histogram: Option<FieldId>,
     ts: FieldId,
-    dur: FieldId,
+    /// If an aggregate is of durations.
+    dur: Option<FieldId>,
     /// Fields whose values groups retain, with their names.
     values: Vec<(FieldId, Needs, FieldPath)>,
     aggregates: Vec<Aggregate>,
@@ -209,7 +210,9 @@ impl GroupFields {
             keys,
             histogram: histogram.map(|field| table.insert(&field)),
             ts: table.insert(&FieldPath::new("ts")),
-            dur: table.insert(&FieldPath::new("dur")),
+            dur: spec
+                .needs_durations()
+                .then(|| table.insert(&FieldPath::new("dur"))),
             values: values
                 .map(|(field, needs)| (table.insert(&field), needs, field))
                 .collect(),
@@ -298,7 +301,8 @@ struct Grouping<'g> {
 impl Grouping<'_> {
     fn add_event(&mut self, event: &dyn Event) -> Result<(), Full> {
         let fields = self.fields;
-        let (start, length) = (event.field(fields.ts), event.field(fields.dur));
+        let start = event.field(fields.ts);
+        let length = fields.dur.and_then(|dur| event.field(dur));
         let interval = fields.every.map(|every| {
             let start = start.and_then(Value::whole);
             start.map(|start| Value::Int(interval_of(start, every)))

@@ -250,7 +250,13 @@ impl ChunkSource for PacketFile {
         _: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
-        let events = PacketEvents::new(self.kind, &self.context, &self.origin, fields, each)?;
+        let events = PacketEvents::new(
+            self.kind,
+            &self.context,
+            &self.origin,
+            fields,
+            (each, matches!(self.read_by, ReadBy::Chunks(..))),
+        )?;
         let Some(mut events) = events else {
             return Ok(Counters::default());
         };

@@ -196,7 +196,13 @@ impl ChunkSource for WholeFile {
         _: &mut Scratch,
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
-        let events = PacketEvents::new(self.kind, &self.context, &self.origin, fields, each)?;
+        let events = PacketEvents::new(
+            self.kind,
+            &self.context,
+            &self.origin,
+            fields,
+            (each, false),
+        )?;
         let Some(events) = events else {
             return Ok(Counters::default());
         };

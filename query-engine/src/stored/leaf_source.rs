@@ -371,7 +371,13 @@ impl ChunkSource for LeafSource {
         each: &mut EachEvent<'_>,
     ) -> Result<Counters, ReadError> {
         let kind = self.leaf.path.kind;
-        let events = PacketEvents::new(kind, &self.context, &self.origin, fields, each)?;
+        let events = PacketEvents::new(
+            kind,
+            &self.context,
+            &self.origin,
+            fields,
+            (each, matches!(self.part, Part::Indexed(..))),
+        )?;
         let Some(mut events) = events else {
             return Ok(Counters::default());
         };

@@ -22,6 +22,8 @@ pub(crate) struct PacketEvents<'e, 'f> {
     each: &'e mut EachEvent<'f>,
     /// Durations of slices that end in other packets (`chrome`).
     outside: Option<Arc<dyn OutsideDurations>>,
+    /// Whether the begins without an end are counted here, and not by the index.
+    counts_unpaired: bool,
     pub(crate) counters: Counters,
 }
 
@@ -32,7 +34,7 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
         context: &StreamContext,
         origin: &Origin,
         fields: &FieldTable,
-        each: &'e mut EachEvent<'f>,
+        (each, is_indexed): (&'e mut EachEvent<'f>, bool),
     ) -> Result<Option<Self>, ReadError> {
         let decoder = decoder_for(kind, context, fields).map_err(|source| ReadError::Decode {
             place: format!(
@@ -47,6 +49,7 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
             origin: OriginFields::new(origin, fields),
             each,
             outside: context.outside.clone(),
+            counts_unpaired: !is_indexed,
             counters: Counters::default(),
         }))
     }
@@ -71,11 +74,16 @@ impl<'e, 'f> PacketEvents<'e, 'f> {
             flow
         });
         self.counters.decoded_bytes += packet.len() as u64;
-        let pairing = &mut self.counters.pairing;
-        pairing.unpaired = self.decoder.unpaired();
-        if let Some(outside) = &self.outside {
-            pairing.is_cut |= pairing.unpaired > 0 && outside.is_cut();
-            pairing.is_disordered |= outside.is_disordered();
+        let outside = self.outside.as_deref();
+        if self.counts_unpaired {
+            let pairing = &mut self.counters.pairing;
+            pairing.unpaired = self.decoder.unpaired();
+            if let Some(outside) = outside {
+                pairing.is_cut |= pairing.unpaired > 0 && outside.is_cut();
+                pairing.is_disordered |= outside.is_disordered();
+            }
+        }
+        if let Some(outside) = outside {
             self.counters.slice_faults.extend(outside.faults());
         }
         match decoded {

@@ -429,9 +429,12 @@ fn otlp_facts(packet: &[u8]) -> PacketContent {
 
 fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> PacketContent {
     if is_piece(packet) {
-        let piece = PiecePacket::decode(packet).ok();
-        if piece.is_none_or(|piece| piece.text_bytes() > GZIP_TEXT_BYTES_MAX) {
-            return PacketContent::default();
+        match PiecePacket::decode(packet) {
+            Ok(piece) if piece.text_bytes() > GZIP_TEXT_BYTES_MAX => {
+                return PacketContent::default();
+            }
+            Ok(_) => {}
+            Err(_) => return partial(0),
         }
     }
     let (mut span, mut events) = (Span::default(), 0);

@@ -170,7 +170,11 @@ impl Queries {
         let shown = job.progress();
         loop {
             tokio::select! {
-                made = &mut made => return made,
+                made = &mut made => {
+                    let unless_deleted =
+                        |error| self.deleted(&[id]).map_or(error, EventsError::from);
+                    return made.map_err(unless_deleted);
+                }
                 () = job.cancelled() => {
                     cancel.cancel();
                     return match made.await {

@@ -108,7 +108,7 @@ impl Queries {
     /// When too many queries are running, a storage does not exist, the query is invalid, or
     /// nothing could be read.
     pub(crate) async fn answer(&self, question: Question) -> Result<Answer, AnswerError> {
-        self.answer_or_rebuild(question, None).await
+        self.answer_if_there(question, None).await
     }
 
     /// Answers one of several questions that have one permit.
@@ -120,7 +120,30 @@ impl Queries {
         question: Question,
         permit: &Permit,
     ) -> Result<Answer, AnswerError> {
-        self.answer_or_rebuild(question, Some(permit)).await
+        self.answer_if_there(question, Some(permit)).await
+    }
+
+    async fn answer_if_there(
+        &self,
+        question: Question,
+        permit: Option<&Permit>,
+    ) -> Result<Answer, AnswerError> {
+        let storages = question.storages.clone();
+        let answered = self.answer_or_rebuild(question, permit).await;
+        match answered {
+            Err(AnswerError::Read(error)) => Err(match self.deleted(&storages) {
+                Some(deleted) => deleted.into(),
+                None => error.into(),
+            }),
+            answered => answered,
+        }
+    }
+
+    /// The error of the first storage that does not exist any more: its files cannot be read.
+    pub(super) fn deleted(&self, storages: &[StorageId]) -> Option<StorageError> {
+        let found = storages.iter().map(|id| self.engine.storages().get(*id));
+        let mut errors = found.filter_map(Result::err);
+        errors.find(|error| matches!(error, StorageError::StorageNotFound(_)))
     }
 
     async fn answer_or_rebuild(
@@ -297,7 +320,10 @@ impl QueryTask {
         let _ = sender.blocking_send(Message::Ended(ended));
         if let Some(((storage, key), answer)) = key.zip(answer) {
             let store = engine.query_cache().put(storage, &key, &answer);
-            if let Err(error) = handle.block_on(store) {
+            let stored = handle.block_on(store);
+            if let Err(error) = stored
+                && !matches!(error, StorageError::StorageNotFound(_))
+            {
                 tracing::warn!(%storage, %error, "cannot cache the result of a query");
             }
         }

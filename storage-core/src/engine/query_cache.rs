@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -21,6 +22,7 @@ use crate::{
     io_thread::IoThread,
     read::read_small,
     space::Space,
+    storage::Storage,
     traced::tag_in_scope,
     writer::Services,
 };
@@ -118,6 +120,16 @@ impl QueryCache {
     /// When there is no such storage, the disk is low, or it cannot be written.
     pub async fn put(&self, id: StorageId, key: &str, answer: &[u8]) -> Result<(), StorageError> {
         let storage = self.registry.find(id)?;
+        let put = self.put_in(&storage, key, answer).await;
+        put.map_err(|error| storage.unless_deleted(error))
+    }
+
+    async fn put_in(
+        &self,
+        storage: &Storage,
+        key: &str,
+        answer: &[u8],
+    ) -> Result<(), StorageError> {
         if storage.state() != StorageState::Finalized || answer.len() > CACHED_BYTES_MAX {
             return Ok(());
         }
@@ -133,7 +145,7 @@ impl QueryCache {
         self.blocking
             .run(Cause::Query, move || {
                 match create_folder(&prepared) {
-                    Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                    Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                         return Err(StorageError::io("create", prepared)(error));
                     }
                     _ => {}
@@ -164,10 +176,12 @@ fn remove_oldest(folder: &Path) -> std::io::Result<()> {
     let mut results = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        let written = entry
-            .metadata()?
-            .modified()
-            .unwrap_or(SystemTime::UNIX_EPOCH);
+        let about = match entry.metadata() {
+            // A temporary file that got its name meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            about => about?,
+        };
+        let written = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         results.push((written, entry.path()));
     }
     results.sort();
@@ -177,7 +191,7 @@ fn remove_oldest(folder: &Path) -> std::io::Result<()> {
         .saturating_sub(CACHED_COUNT_MAX);
     for (_, path) in results.into_iter().take(beyond) {
         match remove_file(&path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }

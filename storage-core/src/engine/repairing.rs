@@ -105,13 +105,14 @@ impl Storages {
         let storage = self.registry.find(id)?;
         let repaired = match storage.state() {
             StorageState::Failed => {
-                Box::pin(self.repair_failed(&storage, is_confirmed, &progress)).await?
+                Box::pin(self.repair_failed(&storage, is_confirmed, &progress)).await
             }
             StorageState::Open => {
-                Box::pin(self.repair_open(&storage, is_confirmed, &progress)).await?
+                Box::pin(self.repair_open(&storage, is_confirmed, &progress)).await
             }
             _ => return Err(storage.wrong_state("a repair", "OPEN or FAILED")),
         };
+        let repaired = repaired.map_err(|error| storage.unless_deleted(error))?;
         if repaired.is_repaired {
             tracing::warn!(
                 storage = %id, packets = repaired.packets, missing = repaired.missing_packets,

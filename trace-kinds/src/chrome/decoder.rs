@@ -106,6 +106,11 @@ impl ChromeDecoder {
             ControlFlow::Continue(()) => scanner.finish(&mut visit),
             ControlFlow::Break(()) => None,
         };
+        if wanted.has_duration() {
+            // Whether or not somebody asked for that of an event: what is said of a packet does not
+            // depend on the other conditions of a query.
+            context.pairs();
+        }
         self.unpaired += context.pairs.get().map_or(0, Pairs::unpaired);
         match (ended, torn) {
             (Some(Damage { offset, reason, .. }), _) => Err(DecodeError::Damaged {

@@ -58,6 +58,10 @@ impl Wanted {
         let sources = table.paths().iter().map(source).collect();
         Self { sources, arguments }
     }
+
+    pub(super) fn has_duration(&self) -> bool {
+        self.sources.contains(&Source::Dur)
+    }
 }
 
 /// The requested values of one event; reused for the next.
@@ -76,7 +80,7 @@ pub(super) struct InPacket<'p> {
 }
 
 impl InPacket<'_> {
-    fn pairs(&self) -> &Pairs {
+    pub(super) fn pairs(&self) -> &Pairs {
         self.pairs.get_or_init(|| {
             Pairs::of(self.packet, |offset| {
                 let (position, outside) = self.outside?;

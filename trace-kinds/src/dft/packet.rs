@@ -49,9 +49,14 @@ impl PacketDecoder {
     ) -> Option<Decoded> {
         let mut packet_text = PacketText::new(&self.decoder, &mut self.declared, each);
         if is_piece(packet) {
-            let piece = PiecePacket::decode(packet).ok();
-            let piece = piece.filter(|piece| piece.text_bytes() <= text_bytes_max)?;
-            let _whole = packet_text.walk(&piece.text(&mut Inflater::default()).ok()?);
+            let piece = PiecePacket::decode(packet);
+            if (piece.as_ref()).is_ok_and(|piece| piece.text_bytes() > text_bytes_max) {
+                return None;
+            }
+            match piece.and_then(|piece| piece.text(&mut Inflater::default())) {
+                Ok(text) => drop(packet_text.walk(&text)),
+                Err(_) => packet_text.decoded.broken += 1,
+            }
             return Some(packet_text.decoded);
         }
         if !is_gzip(packet) {
