@@ -185,8 +185,13 @@ fn a_limit_can_be_relative_to_now() {
 fn messages_in_a_window_are_counted_as_babeltrace_counts_them() {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/lttng/uid/0/64-bit");
     let trace = trace.to_str().unwrap();
+    for option in ["--begin", "--end"] {
+        let (code, _, told) = run(&["decode", trace, "-o", "dummy", option, "-1"]);
+        assert_eq!((code, told.as_str()), (0, ""), "{option}");
+    }
     for (window, expected) in [
         ("1,2", [0, 2, 2, 0, 0, 0, 0, 0]),
+        ("-1,2", [0, 2, 2, 0, 0, 0, 0, 0]),
         ("1795242148.0229,1795242148.023", [319, 2, 2, 3, 3, 0, 0, 0]),
         ("1795242149,1795242150", [0; 8]),
     ] {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use crate::gzip::is_gzip;
+use crate::gzip::{MembersText, is_gzip};
 
 const ZSTD_MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 /// Of a frame that decoders of zstd skip, without its lowest four bits. Programs that compress in
@@ -48,7 +48,7 @@ impl Container {
     ) -> io::Result<Box<dyn Read + Send + 'r>> {
         Ok(match self {
             Container::Plain => Box::new(source),
-            Container::Gzip => Box::new(flate2::read::MultiGzDecoder::new(source)),
+            Container::Gzip => Box::new(MembersText::new(source)),
             Container::Zstd => {
                 let mut text = zstd::Decoder::new(source)?;
                 text.window_log_max(ZSTD_WINDOW_LOG_MAX)?;

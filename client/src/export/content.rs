@@ -3,8 +3,8 @@
 use std::io::Read;
 
 use chunk_index::SourceFile;
-use flate2::read::MultiGzDecoder;
 use storage_format::Kind;
+use trace_kinds::Container;
 use trace_kinds::gzip::{Inflater, PiecePacket, is_gzip, is_piece};
 use trace_kinds::otlp::is_json;
 use trace_kinds::rocksdb::TraceHeader;
@@ -227,9 +227,9 @@ fn content(
         }
         Kind::Dft if as_text && is_gzip(&packet) => {
             let mut text = Vec::new();
-            let read = MultiGzDecoder::new(&*packet)
-                .take(TEXT_BYTES_MAX)
-                .read_to_end(&mut text);
+            let members = Container::Gzip.text_of(&*packet);
+            let read =
+                members.and_then(|members| members.take(TEXT_BYTES_MAX).read_to_end(&mut text));
             // The last member of a file whose producer was killed is torn; its text is kept.
             match read {
                 Err(error) if text.is_empty() => Err(error.to_string()),

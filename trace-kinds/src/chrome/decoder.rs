@@ -112,18 +112,23 @@ impl ChromeDecoder {
             context.pairs();
         }
         self.unpaired += context.pairs.get().map_or(0, Pairs::unpaired);
-        match (ended, torn) {
-            (Some(Damage { offset, reason, .. }), _) => Err(DecodeError::Damaged {
-                format: FORMAT,
-                offset,
-                reason: reason.to_owned(),
-            }),
-            (None, Some(offset)) => Err(DecodeError::Truncated {
-                format: FORMAT,
-                offset,
-            }),
-            (None, None) => Ok(decoded),
-        }
+        ended_with(ended, torn).map(|()| decoded)
+    }
+}
+
+/// Whether a packet was read to its end: damage ended it, or it is torn at an offset.
+fn ended_with(damage: Option<Damage>, torn: Option<u64>) -> Result<(), DecodeError> {
+    match (damage, torn) {
+        (Some(Damage { offset, reason, .. }), _) => Err(DecodeError::Damaged {
+            format: FORMAT,
+            offset,
+            reason: reason.to_owned(),
+        }),
+        (None, Some(offset)) => Err(DecodeError::Truncated {
+            format: FORMAT,
+            offset,
+        }),
+        (None, None) => Ok(()),
     }
 }
 

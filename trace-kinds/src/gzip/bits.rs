@@ -99,7 +99,7 @@ impl Filler {
 
 /// Those for each bit.
 static FILLERS: LazyLock<[Filler; 8]> =
-    LazyLock::new(|| std::array::from_fn(|bit| Filler::up_to(bit as u32)));
+    LazyLock::new(|| [0, 1, 2, 3, 4, 5, 6, 7].map(Filler::up_to));
 
 /// Appends the stream that starts at bit `skip` (below 8) of the first of `bytes`. Returns where
 /// this byte is in `stream`.

@@ -3,8 +3,9 @@
 //! zlib-rs stops at the end of a block but reports only how many bytes it consumed: the next block
 //! starts in the last of them, or after it, which leaves eight candidate bits. The right one
 //! inflates to the text that follows; a wrong one reads another block type, length or code. Before
-//! a stored block, more than one may match. If it is empty, as a producer leaves it when it flushes,
-//! the place after it is taken, which is the beginning of a byte; otherwise the place is not used.
+//! a stored block, more than one may match. If it is empty, as a producer leaves it when it
+//! flushes, the place after it is taken, which is the beginning of a byte; otherwise the place is
+//! not used.
 //!
 //! The following text does not refer to most bytes of the window, and zeros in their place
 //! compress to nothing (rapidgzip calls such windows sparse). The bytes it refers to are found

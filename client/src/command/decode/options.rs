@@ -140,13 +140,15 @@ enum Field {
 )]
 pub(super) struct BabeltraceOptions {
     /// Print only events at or after TIME; a whole number is in seconds
-    #[arg(short, long, value_name = "TIME", value_parser = written_time, conflicts_with = "from")]
+    #[arg(short, long, value_name = "TIME", value_parser = written_time, conflicts_with = "from",
+        allow_negative_numbers = true)]
     begin: Option<WrittenTime>,
     /// Print only events at or before TIME, inclusive; a whole number is in seconds
-    #[arg(short, long, value_name = "TIME", value_parser = written_time, conflicts_with = "to")]
+    #[arg(short, long, value_name = "TIME", value_parser = written_time, conflicts_with = "to",
+        allow_negative_numbers = true)]
     end: Option<WrittenTime>,
     /// Print only events from BEGIN to END, inclusive
-    #[arg(long, value_name = "BEGIN,END", value_parser = written_range,
+    #[arg(long, value_name = "BEGIN,END", value_parser = written_range, allow_hyphen_values = true,
         conflicts_with_all = ["begin", "end", "from", "to"])]
     timerange: Option<(WrittenTime, WrittenTime)>,
     /// Print and parse times in UTC (the default)
