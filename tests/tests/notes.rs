@@ -299,7 +299,7 @@ fn an_index_that_is_not_used_is_named_with_the_reason() {
     let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
     let words = ["name == 'fsync' and ret > 5", "--explain", "--json"];
     let mut rebuilt = 0;
-    for at in (8..whole.len()).step_by(whole.len() / 8) {
+    for at in (8..whole.len()).step_by(whole.len() / 24) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x55;
         fs::write(&index, damaged).unwrap();
