@@ -49,6 +49,9 @@ pub fn write_rows(
         // Every field is asked for.
         table.insert(&FieldPath::new("dur"));
     }
+    for key in request.order.fields() {
+        table.insert(&key);
+    }
     let query = (filter.as_ref(), &table);
     let planned = plan(sources, query, Shortcut::None, request)?;
     let format: &dyn RowFormat = format;

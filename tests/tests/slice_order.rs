@@ -48,6 +48,10 @@ fn threads_out_of_order_are_told() {
                 (&["--aggregate", "max:dur"], true),
                 (&["--group-by", "name", "--aggregate", "count"], false),
                 (&["dur >= 1h", "--count"], true),
+                (
+                    &["ph == 'B'", "--fields", "name", "--order-by", "dur"],
+                    true,
+                ),
             ] {
                 let (code, _, errors) = run(&[&["query"], &stored[..], question].concat());
                 assert!(code == 0 || question.contains(&"--count"), "{errors}");
