@@ -151,9 +151,7 @@ impl Plan<'_> {
             Some(evidence) => {
                 let pruned = self.prune(evidence, filters, source.reads_records())?;
                 if self.needs_durations {
-                    // Of all chunks, read or not: what has no duration is not found by one.
-                    let all: Vec<usize> = (0..pruned.total).collect();
-                    self.report.counters.pairing += source.pairing(&all);
+                    self.report.counters.pairing += source.pairing();
                 }
                 let mut tasks = match &self.shortcut {
                     Shortcut::None => filters.request.order.tasks(source, &pruned.left),
@@ -203,7 +201,6 @@ impl Plan<'_> {
                 self.report.chunks += left.len();
                 self.report.read += left.len();
                 return Ok(Pruned {
-                    total: left.len(),
                     left,
                     ..Pruned::default()
                 });
@@ -214,10 +211,7 @@ impl Plan<'_> {
         for (sum, ruled_out) in self.report.ruled_out.iter_mut().zip(pruning.ruled_out) {
             *sum += ruled_out;
         }
-        let mut pruned = Pruned {
-            total: pruning.total,
-            ..Pruned::default()
-        };
+        let mut pruned = Pruned::default();
         for chunk in pruning.candidates {
             filters.request.cancel.check()?;
             let index = evidence.index();
@@ -291,8 +285,6 @@ fn load(
 /// The chunks of an indexed source, by what answers for them.
 #[derive(Default)]
 struct Pruned {
-    /// Number of all chunks.
-    total: usize,
     /// Those that must be read.
     left: Vec<usize>,
     /// Tasks for those of which the index contains all records that can match.

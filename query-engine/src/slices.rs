@@ -98,20 +98,23 @@ impl Pairing {
     }
 }
 
-/// As of events that are read, of those in chunks that are not.
+/// What must be said of the chunks of an index that are within these bytes, read or not.
 pub(crate) fn pairing_in(
     index: &Index,
-    chunks: &[usize],
+    within: &Range<u64>,
     outside: Option<&dyn OutsideDurations>,
 ) -> Pairing {
-    let Some(outside) = outside else {
+    let ranges = index
+        .chunks()
+        .iter()
+        .map(|chunk| chunk.offset..chunk.offset.saturating_add(chunk.length));
+    let inside = ranges.filter(|range| within.start <= range.start && range.end <= within.end);
+    // Chunks follow each other.
+    let whole = inside.reduce(|before, next| before.start..next.end);
+    let (Some(outside), Some(whole)) = (outside, whole) else {
         return Pairing::default();
     };
-    let chunks = chunks
-        .iter()
-        .filter_map(|number| index.chunks().get(*number));
-    let ranges = chunks.map(|chunk| chunk.offset..chunk.offset.saturating_add(chunk.length));
-    let unpaired = ranges.map(|range| outside.unpaired(&range)).sum();
+    let unpaired = outside.unpaired(&whole);
     Pairing {
         unpaired,
         is_cut: unpaired > 0 && outside.is_cut(),
@@ -223,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Durations with a begin without an end in the packet at 100, of which more is not known.
+    /// Durations with a begin without an end in the packet at 110, of which more is not known.
     #[derive(Debug)]
     struct Known {
         is_cut: bool,
@@ -236,7 +239,7 @@ mod tests {
         }
 
         fn unpaired(&self, positions: &Range<u64>) -> u64 {
-            u64::from(positions.contains(&100))
+            u64::from(positions.contains(&110))
         }
 
         fn is_cut(&self) -> bool {
@@ -249,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_that_are_not_read_count_as_those_that_are() {
+    fn the_begins_of_all_chunks_within_a_part_are_counted() {
         let chunk = |offset| chunk_index::Chunk {
             offset,
             length: 50,
@@ -261,7 +264,16 @@ mod tests {
         for offset in [0, 50, 100, 150] {
             index.push(chunk(offset), builder.finish());
         }
-        for (chunks, unpaired) in [(&[][..], 0), (&[0, 1, 3], 0), (&[1, 2], 1)] {
+        for (within, unpaired) in [
+            (0..u64::MAX, 1),
+            (50..150, 1),
+            (100..200, 1),
+            (0..100, 0),
+            (150..200, 0),
+            // The chunk of the begin is only in part there.
+            (0..120, 0),
+            (101..200, 0),
+        ] {
             for (is_cut, is_disordered) in [(false, false), (true, false), (false, true)] {
                 let known = Known {
                     is_cut,
@@ -272,10 +284,16 @@ mod tests {
                     is_cut: is_cut && unpaired > 0,
                     is_disordered,
                 };
-                let found = pairing_in(&index, chunks, Some(&known));
-                assert_eq!(found, expected, "{chunks:?} {known:?}");
+                let found = pairing_in(&index, &within, Some(&known));
+                assert_eq!(found, expected, "{within:?} {known:?}");
             }
         }
-        assert_eq!(pairing_in(&index, &[2], None), Pairing::default());
+        let disordered = Known {
+            is_cut: false,
+            is_disordered: true,
+        };
+        for (within, outside) in [(0..u64::MAX, None), (10..20, Some(&disordered as _))] {
+            assert_eq!(pairing_in(&index, &within, outside), Pairing::default());
+        }
     }
 }

@@ -61,8 +61,9 @@ pub trait ChunkSource: Send + Sync {
     /// without an index, selects the complete source.
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task>;
 
-    /// What must be said about the durations in these chunks. Summaries come without that.
-    fn pairing(&self, _chunks: &[usize]) -> Pairing {
+    /// What must be said about the durations in its indexed chunks, whether they are read or not: a
+    /// begin without an end is found by no duration.
+    fn pairing(&self) -> Pairing {
         Pairing::default()
     }
 

@@ -213,10 +213,10 @@ impl ChunkSource for PacketFile {
         localize(filter, &self.origin)
     }
 
-    fn pairing(&self, chunks: &[usize]) -> Pairing {
+    fn pairing(&self) -> Pairing {
         match &self.read_by {
             ReadBy::Chunks(open, _) => {
-                pairing_in(open.index(), chunks, self.context.outside.as_deref())
+                pairing_in(open.index(), &EVERYTHING, self.context.outside.as_deref())
             }
             ReadBy::Groups(..) => Pairing::default(),
         }

@@ -33,6 +33,8 @@ pub struct LeafSource {
     cache: Option<Arc<FilterCache>>,
     unused: Option<String>,
     lost: LostDeclarations,
+    /// Whether nothing has to be read to find the slices that begin in the indexed part.
+    knows_slices: bool,
 }
 
 /// What packets that cannot be read may have declared.
@@ -93,6 +95,7 @@ impl LeafSource {
             cache: None,
             unused,
             lost: LostDeclarations::default(),
+            knows_slices: false,
             leaf,
         }
     }
@@ -100,6 +103,13 @@ impl LeafSource {
     /// The same part of a leaf whose packets may have declared more than is known.
     pub(super) fn lacking(self, lost: LostDeclarations) -> LeafSource {
         LeafSource { lost, ..self }
+    }
+
+    pub(super) fn knowing_slices(self, knows_slices: bool) -> LeafSource {
+        LeafSource {
+            knows_slices,
+            ..self
+        }
     }
 
     /// Only what is in these bytes, which begin and end between packets.
@@ -337,12 +347,12 @@ impl ChunkSource for LeafSource {
         }
     }
 
-    fn pairing(&self, chunks: &[usize]) -> Pairing {
+    fn pairing(&self) -> Pairing {
         match &self.part {
-            Part::Indexed(open, _) => {
-                pairing_in(open.index(), chunks, self.context.outside.as_deref())
+            Part::Indexed(open, _) if self.knows_slices => {
+                pairing_in(open.index(), &self.within, self.context.outside.as_deref())
             }
-            Part::Runs(_) | Part::Timed(_) => Pairing::default(),
+            Part::Indexed(..) | Part::Runs(_) | Part::Timed(_) => Pairing::default(),
         }
     }
 

@@ -271,8 +271,9 @@ fn cache_key(
     let request = &question.request;
     let query = request.query.as_ref().map_or("", |query| query.text());
     // Version 2 caches complete results only, version 3 only those with rows and without notes.
+    // Since version 4, empty maps of OTLP are fields, and more results have notes.
     let key = format!(
-        "3 {} {} {:?} {result} {:?} {:?} {:?} {query}",
+        "4 {} {} {:?} {result} {:?} {:?} {:?} {query}",
         env!("CARGO_PKG_VERSION"),
         question.derived,
         storage.name,

@@ -4,6 +4,9 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use flate2::bufread::GzDecoder;
 
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
 /// Decompresses members one after another. Zero bytes after a member are padding.
 pub(crate) struct MembersText<R> {
     member: Option<GzDecoder<BufReader<R>>>,
@@ -12,7 +15,7 @@ pub(crate) struct MembersText<R> {
 impl<R: Read> MembersText<R> {
     pub(crate) fn new(source: R) -> Self {
         Self {
-            member: Some(GzDecoder::new(BufReader::new(source))),
+            member: Some(GzDecoder::new(BufReader::with_capacity(READ_BYTES, source))),
         }
     }
 }

@@ -1,5 +1,9 @@
 //! Slices of a Chrome stream that begin in one leaf and end in another.
 
+use storage_format::StreamPosition;
+use storage_format::frame::HEADER_BYTES;
+use storage_format::index_part::PacketEntry;
+
 use super::*;
 use crate::stored::slices::{SliceMemory, StreamSlices};
 use trace_kinds::chrome::OutsideDurations;
@@ -156,6 +160,61 @@ fn the_end_of_a_growing_stream_is_read_only_by_queries_that_may_need_it() {
     set.drop_outdated(&request("dur > 0")).unwrap();
     assert!(read() > 0);
     assert_eq!(set.unused_indexes().count(), 1);
+}
+
+/// All packets of a leaf, with these times.
+struct PacketsAt(Vec<PacketEntry>);
+
+impl PacketTimes for PacketsAt {
+    fn each(&self, _: u64, each: &mut dyn FnMut(&PacketEntry)) -> io::Result<()> {
+        self.0.iter().for_each(each);
+        Ok(())
+    }
+}
+
+fn packets_at(packets: &[Vec<u8>], ends: &[u64], time_span: (i64, i64)) -> Arc<PacketsAt> {
+    let starts = std::iter::once(&512).chain(ends);
+    let places = (0_u64..).zip(packets).zip(starts.zip(ends));
+    let entry = |((number, packet), (start, end)): ((u64, &Vec<u8>), (&u64, &u64))| PacketEntry {
+        number,
+        offset: start + HEADER_BYTES as u64,
+        stored_size: u32::try_from(end - start - HEADER_BYTES as u64).unwrap(),
+        raw_size: u32::try_from(packet.len()).unwrap(),
+        position: StreamPosition::new(1, number),
+        facts: Facts {
+            time_span: Some(time_span),
+            ..Facts::default()
+        },
+        raw_checksum: crc32c(packet),
+        codec: Codec::Zstd,
+    };
+    Arc::new(PacketsAt(places.map(entry).collect()))
+}
+
+/// A window that rules out a stream does so, too, although its notes would need the end of it.
+#[test]
+fn the_end_of_a_growing_stream_is_not_read_for_the_notes_of_a_window() {
+    let (mut leaves, tail) = growing();
+    for (stored, packets) in leaves.iter_mut().zip(packets(4).chunks(2)) {
+        let (_, _, ends) = leaf_of(1, packets, Codec::Zstd);
+        stored.times = Some(packets_at(packets, &ends, (0, 400_000)));
+    }
+    let read = || tail.requests.load(Ordering::Relaxed);
+    for (query, is_read) in [
+        ("dur > 0 and ts > 1970-01-02", false),
+        ("dur > 0 and ts > 0", true),
+    ] {
+        let set = StorageSet::open(leaves.clone(), None).unwrap();
+        let request = Request {
+            query: Some(Query::parse(query).unwrap()),
+            ..Request::default()
+        };
+        let before = read();
+        let sources = set.sources(&request, &[]).unwrap();
+        let (_, report) = count(&sources, &request, Limits::default()).unwrap();
+        assert_eq!(read() > before, is_read, "{query}: {report:?}");
+        assert_eq!(report.notes.is_empty(), !is_read, "{query}: {report:?}");
+    }
 }
 
 #[test]
