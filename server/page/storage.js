@@ -62,7 +62,7 @@ function headOf(storage, status) {
     status.sealed === "broken" ? warning("bad", "The seal is broken: it cannot be read, or it does not list the files that the storage has, as after an index was rebuilt. ",
       make("code", {}, `tracehold storage verify ${nameOf(storage)}`), " names the files that it does not prove; restore the storage from a backup or an export to have a whole seal again.") : null,
     facts([
-      ["Events", count(storage.events)],
+      ["Events", count(storage.events) + (storage.uncounted_packets ? `, and those of ${count(storage.uncounted_packets)} packets that could not be counted` : "")],
       ["As sent", bytes(storage.bytes)],
       ["Stored", `${bytes(storage.stored_bytes)}${storage.stored_bytes ? ` (${(storage.bytes / storage.stored_bytes).toFixed(1)} : 1)` : ""}`],
       ["Packets", count(storage.packets)],

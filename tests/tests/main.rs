@@ -107,5 +107,6 @@ mod time_limits;
 mod tokens;
 mod traps;
 mod truncated_responses;
+mod uncounted_packets;
 mod views;
 mod write_status;

@@ -164,8 +164,10 @@ impl Storage {
                     print_list(context, &client.storages(&filter).await?)
                 }
                 Action::Show(arg) => {
-                    let storage = client.find_storage(&arg.storage).await?;
-                    let status = client.storage_status(storage.id).await?;
+                    let id = client.find_storage(&arg.storage).await?.id;
+                    // A list does not wait for packets that can be counted now.
+                    let storage = client.storage(id).await?;
+                    let status = client.storage_status(id).await?;
                     print_details(context, &storage, &status)
                 }
                 Action::Open(arg) => {

@@ -15,7 +15,7 @@ use super::frames::Frames;
 use super::leaf_source::{LeafSource, LostDeclarations};
 use super::slices::{SliceMemory, StreamSlices};
 use super::undecodable::UndecodableLeaf;
-use super::{Leaf, StoredLeaf, times};
+use super::{Leaf, PacketTimes, StoredLeaf, times};
 use crate::dft::hash_names::{decode_names, unit_of};
 use crate::dft::needs_names;
 use crate::evidence::EVERYTHING;
@@ -219,6 +219,13 @@ impl StorageSet {
         let chunks = sidecar.map_or(&[][..], |sidecar| sidecar.index().chunks());
         let events = chunks.iter().map(|chunk| chunk.events);
         events.fold(0, u64::saturating_add)
+    }
+
+    /// The packets of the leaf at this position in [`StorageSet::leaves`] in the index of the
+    /// storage, if that is available.
+    pub fn packet_times(&self, position: usize) -> Option<&dyn PacketTimes> {
+        let open = self.leaves.get(position)?;
+        open.stored.times.as_deref()
     }
 
     /// The leaves, each with the bytes that its chunk index does not cover. An index that

@@ -17,6 +17,7 @@ use storage_format::{DataFileId, LeafId, StorageId, StreamNames};
 use tokio::runtime::Handle;
 use trace_kinds::has_events;
 
+use super::counting::EventCount;
 use super::growing;
 use super::maker::{Ending, IndexError, IndexMaker, StreamLeaves, blocking, leaves_of};
 use crate::bundling::{Sections, write_bundle};
@@ -58,8 +59,11 @@ async fn complete_storage(
     loop {
         let plan = Arc::new(Plan::new(maker, id, is_damaged, ending).await?);
         if plan.groups.is_empty() && plan.single.is_empty() {
-            let known = &maker.indexes.known;
-            known.lock().events.insert(id, plan.events);
+            let count = EventCount {
+                events: plan.events,
+                uncounted_packets: Some(plan.undecodable_packets),
+            };
+            maker.indexes.known.lock().finalized(id, count);
             return plan.remove_leftovers(maker).await;
         }
         let (mut has_progress, mut failed) = (false, None);
@@ -117,6 +121,8 @@ struct Plan {
     leftovers: Vec<LeafId>,
     /// Events in the usable indexes, without those of derived streams.
     events: u64,
+    /// Packets without readable metadata, without those of derived streams.
+    undecodable_packets: u64,
 }
 
 impl Plan {
@@ -140,6 +146,7 @@ impl Plan {
             single: Vec::new(),
             leftovers: Vec::new(),
             events: 0,
+            undecodable_packets: 0,
         };
         let names: StreamNames = keys.iter().map(|key| &key.path).collect();
         let mut bundled: HashMap<LeafId, LeafKey> = HashMap::new();
@@ -160,10 +167,14 @@ impl Plan {
                     None => {}
                 }
                 let (agent, stream) = (&key.path.agent, &key.path.stream);
-                let is_derived = names.has_source_of(key.path.kind, agent, stream);
-                if let Some((_, events)) = found.filter(|_| !is_derived) {
-                    plan.events = plan.events.saturating_add(*events);
+                if names.has_source_of(key.path.kind, agent, stream) {
+                    continue;
                 }
+                let (sum, added) = match found {
+                    Some((_, events)) => (&mut plan.events, *events),
+                    None => (&mut plan.undecodable_packets, key.packets),
+                };
+                *sum = sum.saturating_add(added);
             }
             plan.assign(maker, moving).await?;
         }
@@ -403,8 +414,8 @@ impl Writing<'_, '_> {
                     return Err(IndexError::Stopping);
                 }
                 match self.maker.index(&set, position, ending) {
-                    Ok(Some(bytes)) => {
-                        self.sections.add::<IndexError>(leaf, &bytes)?;
+                    Ok(Some(made)) => {
+                        self.sections.add::<IndexError>(leaf, &made.bytes)?;
                         self.made.leaves.push(leaf);
                         self.made.new += 1;
                     }

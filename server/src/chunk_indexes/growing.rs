@@ -3,38 +3,40 @@
 use bytes::Bytes;
 use chunk_index::BundleContent;
 use io_trace::Cause;
-use query_engine::StorageSet;
+use query_engine::{StorageSet, StoredLeaf};
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage_core::LeafKey;
 use storage_format::paths::FileName;
 use storage_format::{LeafId, StorageId};
 
-use super::maker::{Ending, IndexError, IndexMaker, StreamLeaves, blocking, leaves_of};
+use super::maker::{Ending, IndexError, IndexMaker, MadeIndex, StreamLeaves, blocking, leaves_of};
 use crate::leaf_sidecars::LeafSidecars;
 
-/// Extends the indexes of the leaves that have grown enough.
+/// Extends the indexes of the leaves that have grown enough, and of those with packets that were
+/// not counted when they arrived.
 pub(super) async fn extend(
     maker: &IndexMaker,
     id: StorageId,
     ending: &Ending,
 ) -> Result<(), IndexError> {
+    maker.indexes.look(&maker.engine, id, u64::MAX).await?;
+    let due = maker.indexes.due(&maker.engine, id).await;
     let content = BundleContent::Indexes;
     let sidecars = LeafSidecars::open(&maker.engine, id, content, Cause::Index).await?;
     let (_, keys) = maker.engine.reading().leaf_keys(id).await?;
     let streams = StreamLeaves::of(&keys);
     let growth_bytes_min = maker.indexes.growth_bytes_min;
     // Most leaves of a storage with many are too short, and are not opened.
-    let long: Vec<LeafKey> = keys
+    let opened: Vec<LeafKey> = keys
         .into_iter()
-        .filter(|key| key.length >= growth_bytes_min)
+        .filter(|key| key.length >= growth_bytes_min || due.contains(&key.leaf))
         .collect();
-    if long.is_empty() {
+    if opened.is_empty() {
         return Ok(());
     }
-    let leaves = leaves_of(&maker.engine, id, &sidecars, &streams, &long).await?;
-    let set = Arc::new(blocking(move || Ok(StorageSet::open(leaves, None)?)).await?);
-    set.end_with(&Arc::clone(ending).into());
+    let leaves = leaves_of(&maker.engine, id, &sidecars, &streams, &opened).await?;
+    let set = open(maker, id, leaves, ending).await?;
     // Every update rewrites the complete index, so an update waits until the data has grown by a
     // fraction of what is indexed.
     let has_grown =
@@ -42,13 +44,38 @@ pub(super) async fn extend(
     let wanted: Vec<(usize, LeafId)> = set
         .leaves()
         .enumerate()
-        .filter(|(_, (leaf, uncovered))| has_grown(leaf.length, *uncovered))
+        .filter(|(_, (leaf, uncovered))| {
+            let is_due = *uncovered > 0 && due.contains(&leaf.leaf);
+            is_due || has_grown(leaf.length, *uncovered)
+        })
         .map(|(index, (leaf, _))| (index, leaf.leaf))
         .collect();
+    let tried = opened.iter().filter(|key| due.contains(&key.leaf));
+    maker.indexes.try_once(&maker.engine, id, tried).await;
     for (position, leaf) in wanted {
         index_leaf(maker, &set, id, (position, leaf), ending).await?;
     }
     Ok(())
+}
+
+/// Opens leaves of a storage that is being written, and notes how many events their indexes have.
+async fn open(
+    maker: &IndexMaker,
+    id: StorageId,
+    leaves: Vec<StoredLeaf>,
+    ending: &Ending,
+) -> Result<Arc<StorageSet>, IndexError> {
+    let (indexes, ending) = (Arc::clone(&maker.indexes), Arc::clone(ending));
+    let opened = blocking(move || {
+        let set = StorageSet::open(leaves, None)?;
+        set.end_with(&ending.into());
+        for (position, (leaf, uncovered)) in set.leaves().enumerate() {
+            let count = (leaf.length - uncovered, set.indexed_events(position));
+            indexes.indexed(id, leaf.leaf, set.packet_times(position), count);
+        }
+        Ok(set)
+    });
+    opened.await.map(Arc::new)
 }
 
 /// Makes complete indexes of leaves whose data file has no bundle.
@@ -86,8 +113,15 @@ async fn index_leaf(
     ending: &Ending,
 ) -> Result<(), IndexError> {
     let (set, indexing, ending) = (Arc::clone(set), maker.clone(), Arc::clone(ending));
-    let indexed = blocking(move || indexing.index(&set, position, &ending));
-    let Some(bytes) = indexed.await? else {
+    let indexed = blocking(move || {
+        let made = indexing.index(&set, position, &ending)?;
+        if let (Some(made), Some((indexed, _))) = (&made, set.leaves().nth(position)) {
+            let (packets, indexes) = (set.packet_times(position), &indexing.indexes);
+            indexes.indexed(id, leaf, packets, (indexed.length, made.events));
+        }
+        Ok(made)
+    });
+    let Some(MadeIndex { bytes, .. }) = indexed.await? else {
         return Ok(());
     };
     let name = FileName::ChunkIndex(leaf);

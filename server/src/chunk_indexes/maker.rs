@@ -28,6 +28,14 @@ pub(crate) struct IndexMaker {
     pub(crate) provenances: Arc<Provenances>,
 }
 
+/// A chunk index.
+pub(super) struct MadeIndex {
+    /// The encoded index.
+    pub(super) bytes: Vec<u8>,
+    /// The events in it.
+    pub(super) events: u64,
+}
+
 /// Why the indexes of a storage are incomplete.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum IndexError {
@@ -47,14 +55,14 @@ pub(super) enum IndexError {
 pub(super) type Ending = Arc<AtomicBool>;
 
 impl IndexMaker {
-    /// The encoded index of the leaf at a position of a set; `None` for kinds without events.
+    /// The index of the leaf at a position of a set; `None` for kinds without events.
     /// Blocks the thread.
     pub(super) fn index(
         &self,
         set: &StorageSet,
         position: usize,
         ending: &Ending,
-    ) -> Result<Option<Vec<u8>>, IndexError> {
+    ) -> Result<Option<MadeIndex>, IndexError> {
         let is_running = || !ending.load(Ordering::Relaxed);
         let indexed = set.index(position, &self.indexes.options, &is_running);
         let indexed = match indexed {
@@ -73,12 +81,14 @@ impl IndexMaker {
         };
         self.unreadable.found(skipped.as_slice());
         self.metrics.queries.indexed_bytes.inc_by(read_bytes);
+        let events = index.chunks().iter().map(|chunk| chunk.events);
+        let events = events.fold(0, u64::saturating_add);
         let bytes = index.encode()?;
         if let Some((leaf, _)) = set.leaves().nth(position) {
             let mut known = self.indexes.known.lock();
             known.made(leaf.storage, leaf.leaf, is_damaged);
         }
-        Ok(Some(bytes))
+        Ok(Some(MadeIndex { bytes, events }))
     }
 }
 

@@ -6,6 +6,7 @@
 //! the next start continues. While a storage is written, a leaf has an index once it is long; of a
 //! finalized storage, the indexes of all leaves that begin in a data file are in one bundle.
 
+mod counting;
 mod finalized;
 mod growing;
 mod maker;
@@ -26,6 +27,7 @@ use tokio::sync::watch;
 use crate::connection::Stage;
 use maker::{Ending, IndexError};
 
+pub(crate) use counting::EventCount;
 pub(crate) use maker::IndexMaker;
 pub(crate) use state::{ChunkIndexes, IndexState};
 
@@ -108,7 +110,9 @@ async fn check_storage(maker: &IndexMaker, id: StorageId, ending: &Ending) -> Co
         if is_final {
             finalized::complete(maker, id, ending).await
         } else {
-            growing::extend(maker, id, ending).await
+            let extended = growing::extend(maker, id, ending).await;
+            maker.indexes.counted.notify_waiters();
+            extended
         }
     };
     let completed = if tracer.is_on() {

@@ -9,6 +9,7 @@ use storage_format::{LeafId, StorageId};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
+use super::counting::{EventCount, StorageCount};
 use crate::config::QueryConfig;
 
 /// Whether a finalized storage has its chunk indexes.
@@ -27,6 +28,8 @@ pub(crate) enum IndexState {
 pub(crate) struct ChunkIndexes {
     pub(super) known: Mutex<Known>,
     pub(super) wake: Notify,
+    /// Notified when the events of a storage that is being written were counted.
+    pub(super) counted: Notify,
     pub(super) options: LeafIndexOptions,
     pub(super) growth_bytes_min: u64,
 }
@@ -40,8 +43,10 @@ pub(super) struct Known {
     pub(super) wanted: BTreeSet<StorageId>,
     /// Storages with an index that was found to be damaged.
     pub(super) damaged: HashSet<StorageId>,
-    /// Events of finalized storages with complete indexes, without those of derived streams.
-    pub(super) events: HashMap<StorageId, u64>,
+    /// Events of finalized storages with complete indexes.
+    pub(super) events: HashMap<StorageId, EventCount>,
+    /// What is known of the events of the other storages.
+    pub(super) counts: HashMap<StorageId, StorageCount>,
     /// Finalized storages with provenance that is in no bundle.
     pub(super) unbundled: HashSet<StorageId>,
     /// Leaves of which an index of damaged data was made since the server started or a verification
@@ -70,6 +75,12 @@ impl Known {
         }
     }
 
+    /// The indexes of a finalized storage have so many events.
+    pub(super) fn finalized(&mut self, id: StorageId, count: EventCount) {
+        self.events.insert(id, count);
+        self.counts.remove(&id);
+    }
+
     /// An index of a leaf was made.
     pub(super) fn made(&mut self, id: StorageId, leaf: LeafId, is_of_damage: bool) {
         if is_of_damage {
@@ -89,6 +100,7 @@ impl Known {
         self.settled.retain(|id, _| present.contains(id));
         self.unbundled.retain(|id| present.contains(id));
         self.events.retain(|id, _| present.contains(id));
+        self.counts.retain(|id, _| present.contains(id));
         self.of_damage.retain(|id, _| present.contains(id));
     }
 
@@ -98,6 +110,7 @@ impl Known {
         self.damaged.remove(&id);
         self.unbundled.remove(&id);
         self.events.remove(&id);
+        self.counts.remove(&id);
         self.of_damage.remove(&id);
     }
 }
@@ -107,6 +120,7 @@ impl ChunkIndexes {
         Self {
             known: Mutex::default(),
             wake: Notify::new(),
+            counted: Notify::new(),
             options: LeafIndexOptions {
                 chunk_bytes: config.chunk_bytes,
                 fields: config.index_fields.clone(),
@@ -141,11 +155,6 @@ impl ChunkIndexes {
         self.wake.notify_one();
     }
 
-    /// The number of events that queries find in a finalized storage, once its indexes tell.
-    pub(crate) fn events_of(&self, id: StorageId) -> Option<u64> {
-        self.known.lock().events.get(&id).copied()
-    }
-
     /// Whether a finalized storage has its indexes.
     pub(crate) fn state_of(&self, id: StorageId) -> IndexState {
         let known = self.known.lock();
@@ -176,7 +185,13 @@ mod tests {
         indexes.check(id);
         assert_eq!(indexes.state_of(id), failed);
         indexes.bundle_provenance(id);
-        indexes.known.lock().events.insert(id, 7);
+        indexes.known.lock().events.insert(
+            id,
+            EventCount {
+                events: 7,
+                uncounted_packets: Some(0),
+            },
+        );
         let mut known = indexes.known.lock();
         known.forget(id);
         let left = known.settled.len() + known.wanted.len();

@@ -26,6 +26,7 @@ use super::refusals::{BadRequest, Conflict, InsufficientStorage, NotFound, Unpro
 use super::tier::TierDocument;
 use crate::access::Caller;
 use crate::app_state::AppState;
+use crate::chunk_indexes::EventCount;
 use crate::problem::Problem;
 use crate::query::Unreadable;
 use crate::tier::forget_everywhere;
@@ -80,11 +81,14 @@ pub(super) struct StorageDocument {
     /// Bytes of its packets as stored.
     stored_bytes: u64,
     packets: u64,
-    /// Number of events that queries find, without those of derived streams. Until the chunk
-    /// indexes of a finalized storage are complete, it is what was counted when packets arrived:
-    /// those that could not be decoded then, for want of readable metadata or because they were
-    /// too long, are counted by queries only.
+    /// Number of events that queries find, without those of derived streams and of
+    /// `uncounted_packets`.
     events: u64,
+    /// Packets that could not be decoded when they arrived, for want of readable metadata or
+    /// because they were too long, and were not counted since. Null while it is not known: of a
+    /// finalized storage until its chunk indexes were looked at, and in lists until an open storage
+    /// was.
+    uncounted_packets: Option<u64>,
     /// Number of events that producers lost, as far as packets report it.
     lost: u64,
     /// First and last time in its packets, nanoseconds since the epoch.
@@ -126,13 +130,15 @@ impl StorageDocument {
             let is_chained = tier.chains().is_some_and(|chains| chains.has(info.id));
             TierDocument::of(known.as_ref(), is_chained)
         });
-        let indexed = app.indexes.events_of(info.id);
-        let is_finalized = info.state == StorageState::Finalized;
-        let document = Self::from(info);
+        let EventCount {
+            events,
+            uncounted_packets,
+        } = app.indexes.events_of(&info);
         let document = Self {
             tier,
-            events: indexed.filter(|_| is_finalized).unwrap_or(document.events),
-            ..document
+            events,
+            uncounted_packets,
+            ..Self::from(info)
         };
         match recovery {
             None => document,
@@ -158,6 +164,7 @@ impl From<StorageInfo> for StorageDocument {
             stored_bytes: info.totals.stored_bytes,
             packets: info.totals.packets,
             events: info.totals.events,
+            uncounted_packets: None,
             lost: info.totals.lost,
             begin: info.totals.time_span.map(|(begin, _)| begin),
             end: info.totals.time_span.map(|(_, end)| end),
@@ -381,7 +388,12 @@ pub(super) async fn show(
     State(app): State<Arc<AppState>>,
     Path(id): Path<String>,
 ) -> Result<Json<StorageDocument>, Problem> {
-    let info = app.engine.storages().get(id.parse()?)?;
+    let id = id.parse()?;
+    let state = app.engine.storages().get(id)?.state;
+    if matches!(state, StorageState::Open | StorageState::Recording) {
+        app.indexes.count(&app.engine, id).await;
+    }
+    let info = app.engine.storages().get(id)?;
     Ok(Json(StorageDocument::of(&app, info)))
 }
 

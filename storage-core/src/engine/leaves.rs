@@ -4,7 +4,7 @@ use std::{ops::Range, path::PathBuf, sync::Arc};
 
 use io_trace::Cause;
 use storage_format::{
-    AgentId, DataFileId, LeafId, StorageId,
+    AgentId, DataFileId, LeafId, LeafType, StorageId,
     data_file::{self, LeafPath},
     storage_file::{StorageState, Totals},
 };
@@ -31,6 +31,8 @@ pub struct LeafBytes(Arc<LeafReader>);
 pub struct LeafInfo {
     /// The leaf.
     pub leaf: LeafId,
+    /// What the index records of its packets.
+    pub leaf_type: LeafType,
     /// Its path in the tree.
     pub path: LeafPath,
     /// Number of its first packet.
@@ -77,6 +79,8 @@ pub struct LeafKey {
     pub first_number: u64,
     /// Number of its durable bytes.
     pub length: u64,
+    /// Number of its packets.
+    pub packets: u64,
 }
 
 /// The leaves of a storage at one instant.
@@ -145,6 +149,8 @@ impl Reading {
                 path: leaf.path.clone(),
                 first_number: first.numbers.first,
                 length: leaf.tail.length,
+                packets: (leaf.segments().map(|segment| segment.totals.packets))
+                    .fold(0, u64::saturating_add),
             })
         };
         let storage = self.registry.find(id)?;
@@ -245,6 +251,7 @@ fn leaf_info(storage: &Arc<Storage>, pin: &Arc<FilePin>, leaf: &Leaf) -> Option<
     let first = leaf.segments().next()?;
     Some(LeafInfo {
         leaf: leaf.id,
+        leaf_type: leaf.leaf_type,
         path: leaf.path.clone(),
         first_number: first.numbers.first,
         length: runs.last()?.end,

@@ -49,6 +49,7 @@ class Storage:
         self.stored_bytes: int = document.get("stored_bytes", 0)
         self.packet_count: int = document.get("packets", 0)
         self.event_count: int = document.get("events", 0)
+        self.uncounted_packets: int | None = document.get("uncounted_packets")
         self.lost: int = document.get("lost", 0)
         self.begin: int | None = document.get("begin")
         self.end: int | None = document.get("end")
@@ -245,6 +246,7 @@ class Storage:
             "labels": self.labels or None,
             "packets": self.packet_count,
             "events": self.event_count,
+            "uncounted packets": self.uncounted_packets or None,
             "lost": self.lost or None,
             "bytes": self.bytes,
             "stored bytes": self.stored_bytes,
