@@ -228,9 +228,10 @@ impl Gate {
         }
         if flaw == Some(Flaw::Ambiguous) {
             return Some(malformed(
-                "the request has both Content-Length and Transfer-Encoding",
-                "the two fields can disagree about the end of the request",
-                "send only one of them",
+                "it is not clear where the request ends: it has both Content-Length and \
+                 Transfer-Encoding, or a length in an unusual form, or a request before it had",
+                "a proxy in front may see the end of the request elsewhere",
+                "send one Content-Length in plain digits, or chunks",
             ));
         }
         let headers = request.headers();

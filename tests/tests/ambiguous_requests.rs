@@ -37,8 +37,16 @@ fn ambiguous_requests_are_refused() {
     let post = "POST /api/v1/storages HTTP/1.1\r\n";
     let many: String = (0..200).map(|number| format!("h{number}: 1\r\n")).collect();
     let call = "Content-Type: application/grpc\r\n";
-    let cases: [(&str, String, &[u16]); 21] = [
+    let chunks = "Transfer-Encoding: chunked\r\n";
+    let padding = " ".repeat(200);
+    let zeros = "0".repeat(200);
+    let cases: [(&str, String, &[u16]); 26] = [
         ("length and chunks", format!("{post}Host: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX"), &[400]),
+        ("chunks and a length with a sign", format!("{post}Host: x\r\n{chunks}Content-Length: +6\r\n\r\n0\r\n\r\nX"), &[400]),
+        ("chunks and no length", format!("{post}Host: x\r\n{chunks}Content-Length:\r\n\r\n0\r\n\r\nX"), &[400]),
+        ("chunks and two lengths", format!("{post}Host: x\r\n{chunks}Content-Length: 6, 6\r\n\r\n0\r\n\r\nX"), &[400]),
+        ("chunks and a padded length", format!("{post}Host: x\r\n{chunks}Content-Length:{padding}6\r\n\r\n0\r\n\r\nX"), &[400]),
+        ("a padded length", format!("{post}Host: x\r\nContent-Length: {zeros}3\r\n\r\nabc"), &[400]),
         ("an unknown transfer coding", format!("{post}Host: x\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n"), &[400, 501]),
         ("chunked not last", format!("{post}Host: x\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n"), &[400, 501]),
         ("a space before the colon", format!("{post}Host: x\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n"), &[400]),

@@ -159,7 +159,10 @@ impl ChunkIndexes {
             uncounted_packets: None,
         });
         EventCount {
-            uncounted_packets: count.uncounted_packets.filter(|_| !is_finalized),
+            uncounted_packets: match info.totals.packets {
+                0 => Some(0),
+                _ => count.uncounted_packets.filter(|_| !is_finalized),
+            },
             ..count
         }
     }

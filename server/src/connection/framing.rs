@@ -5,15 +5,18 @@
 //! before a service sees the request, so a service cannot detect this case. A proxy in front that
 //! uses the other field splits the byte stream differently (request smuggling), so such a request
 //! must be refused and its connection closed. The inspection follows message boundaries only as far
-//! as this requires. On malformed input it stops inspecting and leaves the decision to hyper.
+//! as this requires. Where it cannot, because of a length that hyper may read otherwise, it stops, and
+//! refuses what follows on the connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// No head on the connection was ambiguous.
 const NONE: u64 = u64::MAX;
 
-/// Longer lines are truncated; no relevant field has a name or value this long.
+/// Longer lines are not read to their end: no client sends a length this long, however it is padded.
 const LINE_BYTES_MAX: usize = 128;
+/// Bytes of a line that are retained: with its carriage return, and one that shows that it is longer.
+const RETAINED_BYTES_MAX: usize = LINE_BYTES_MAX + 2;
 
 /// The result of the inspection, shared with the request side of the connection.
 #[derive(Debug)]
@@ -31,9 +34,13 @@ impl Default for AmbiguityFlag {
 
 impl AmbiguityFlag {
     /// Whether request `index` of the connection (from 0) is unsafe: its head or an earlier one
-    /// gave two lengths.
+    /// gave two lengths, or one that is unclear.
     pub(super) fn is_ambiguous(&self, index: u64) -> bool {
         index >= self.first_ambiguous.load(Ordering::Acquire)
+    }
+
+    fn refuse_from(&self, index: u64) {
+        self.first_ambiguous.fetch_min(index, Ordering::AcqRel);
     }
 }
 
@@ -52,7 +59,7 @@ enum State {
     ChunkEnd,
     /// Trailer fields after the last chunk.
     Trailer,
-    /// The input was malformed; the rest of the connection is not inspected.
+    /// It is not known where the message ends; the rest of the connection is refused.
     Stopped,
 }
 
@@ -64,9 +71,14 @@ pub(super) struct Framing {
     line: Vec<u8>,
     heads: u64,
     at_request_line: bool,
-    content_length: Option<u64>,
+    /// `Content-Length` of the head, and `Err` if it is none that everybody reads alike.
+    content_length: Option<Result<u64, Unclear>>,
     transfer_encoding: bool,
 }
+
+/// A length that another reader may take for another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Unclear;
 
 impl Default for Framing {
     fn default() -> Self {
@@ -140,7 +152,7 @@ impl Framing {
     }
 
     fn buffer(&mut self, piece: &[u8]) {
-        let space = LINE_BYTES_MAX.saturating_sub(self.line.len());
+        let space = RETAINED_BYTES_MAX.saturating_sub(self.line.len());
         self.line
             .extend_from_slice(&piece[..piece.len().min(space)]);
     }
@@ -151,16 +163,13 @@ impl Framing {
             State::Head if line.is_empty() => self.head_ends(flag),
             State::Head if self.at_request_line => self.at_request_line = false,
             State::Head => self.field(line),
-            State::ChunkSize => {
-                let digits = line.split(|&byte| byte == b';' || byte == b' ').next();
-                self.state = match digits.and_then(|digits| number(digits, 16)) {
-                    Some(0) => State::Trailer,
-                    Some(size) => State::ChunkData(size),
-                    None => State::Stopped,
-                };
-            }
+            State::ChunkSize => match chunk_size(line) {
+                Ok(0) => self.state = State::Trailer,
+                Ok(size) => self.state = State::ChunkData(size),
+                Err(Unclear) => self.stop(flag),
+            },
             State::ChunkEnd if line.is_empty() => self.state = State::ChunkSize,
-            State::ChunkEnd => self.state = State::Stopped,
+            State::ChunkEnd => self.stop(flag),
             State::Trailer if line.is_empty() => self.next_head(),
             State::Trailer | State::Body(_) | State::ChunkData(_) | State::Stopped => {}
         }
@@ -172,27 +181,38 @@ impl Framing {
         };
         let (name, value) = line.split_at(colon);
         if name.eq_ignore_ascii_case(b"content-length") {
-            self.content_length = number(value[1..].trim_ascii(), 10);
-            if self.content_length.is_none() {
-                self.state = State::Stopped;
-            }
+            let length = number(value[1..].trim_ascii(), 10);
+            self.content_length = Some(match self.content_length {
+                _ if line.len() > LINE_BYTES_MAX => Err(Unclear),
+                Some(before) if before != length => Err(Unclear),
+                _ => length,
+            });
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.transfer_encoding = true;
         }
     }
 
     fn head_ends(&mut self, flag: &AmbiguityFlag) {
-        if self.transfer_encoding && self.content_length.is_some() {
-            flag.first_ambiguous.fetch_min(self.heads, Ordering::AcqRel);
-        }
-        self.heads += 1;
         let body = match (self.transfer_encoding, self.content_length) {
-            (true, _) => State::ChunkSize,
-            (false, Some(length)) if length > 0 => State::Body(length),
+            // hyper does not even read the length.
+            (true, Some(_)) => {
+                flag.refuse_from(self.heads);
+                State::ChunkSize
+            }
+            (true, None) => State::ChunkSize,
+            (false, Some(Err(Unclear))) => return self.stop(flag),
+            (false, Some(Ok(length))) if length > 0 => State::Body(length),
             (false, _) => State::Head,
         };
+        self.heads += 1;
         self.next_head();
         self.state = body;
+    }
+
+    /// Refuses the request whose head has not ended, and those that follow.
+    fn stop(&mut self, flag: &AmbiguityFlag) {
+        self.state = State::Stopped;
+        flag.refuse_from(self.heads);
     }
 
     fn next_head(&mut self) {
@@ -210,19 +230,28 @@ fn take(bytes: &mut &[u8], left: u64) -> u64 {
     taken as u64
 }
 
-fn number(digits: &[u8], radix: u32) -> Option<u64> {
-    let text = std::str::from_utf8(digits).ok()?;
-    if text.starts_with('+') {
-        return None;
+fn chunk_size(line: &[u8]) -> Result<u64, Unclear> {
+    let mut parts = line.split(|&byte| byte == b';' || byte == b' ');
+    let digits = parts.next().unwrap_or_default();
+    if digits.len() > LINE_BYTES_MAX {
+        return Err(Unclear);
     }
-    u64::from_str_radix(text, radix).ok()
+    number(digits, 16)
+}
+
+fn number(digits: &[u8], radix: u32) -> Result<u64, Unclear> {
+    let text = std::str::from_utf8(digits).map_err(|_| Unclear)?;
+    if text.starts_with('+') {
+        return Err(Unclear);
+    }
+    u64::from_str_radix(text, radix).map_err(|_| Unclear)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{AmbiguityFlag, Framing, State};
+    use super::{AmbiguityFlag, Framing};
 
     /// Which of the first four requests are refused, for any split of the input.
     fn check(stream: &str, wanted: [bool; 4], within: bool) {
@@ -270,17 +299,41 @@ mod tests {
     }
 
     #[test]
-    fn malformed_input_stops_the_inspection() {
-        for stream in [
-            "POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc",
-            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n",
-            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n",
+    fn what_follows_an_unclear_length_is_refused() {
+        let chunked = "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let length = |value: &str| format!("POST / HTTP/1.1\r\nContent-Length:{value}\r\n\r\nabc");
+        let padded = format!("{}3", " ".repeat(120));
+        let zeros = "0".repeat(200);
+        for (stream, first) in [
+            (length("+3"), 0),
+            (length(""), 0),
+            (length("3, 3"), 0),
+            (length("3\r\nContent-Length: 4"), 0),
+            (length(&padded), 0),
+            (format!("{PLAIN}{}", length(&zeros)), 1),
+            (format!("{chunked}0x3\r\nabc\r\n"), 1),
+            (format!("{chunked}3\r\nabcd\r\n"), 1),
+            (format!("{chunked}{zeros}3\r\nabc\r\n0\r\n\r\n"), 1),
         ] {
-            let (mut framing, flag) = (Framing::default(), AmbiguityFlag::default());
-            framing.observe(stream.as_bytes(), &flag);
-            framing.observe(BOTH.as_bytes(), &flag);
-            assert_eq!(framing.state, State::Stopped, "{stream:?}");
-            assert!(!flag.is_ambiguous(9), "{stream:?}");
+            let wanted = [0, 1, 2, 3].map(|index| index >= first);
+            check(&format!("{stream}{PLAIN}"), wanted, true);
+        }
+        let short = format!("{}3", " ".repeat(100));
+        check(&length(&short), [false; 4], false);
+        let extension = format!("{chunked}3;{}\r\nabc\r\n0\r\n\r\n", "x".repeat(200));
+        check(&extension, [false; 4], false);
+    }
+
+    #[test]
+    fn any_length_beside_chunks_is_ambiguous() {
+        let zeros = "0".repeat(200);
+        for value in ["3", "+3", "", "3, 3", "x", &zeros] {
+            let length = format!("Content-Length:{value}\r\n");
+            let encoding = "Transfer-Encoding: chunked\r\n";
+            for fields in [format!("{length}{encoding}"), format!("{encoding}{length}")] {
+                let head = format!("POST / HTTP/1.1\r\n{fields}\r\n0\r\n\r\n");
+                check(&head, [true; 4], false);
+            }
         }
     }
 
@@ -292,7 +345,7 @@ mod tests {
             let (mut framing, flag) = (Framing::default(), AmbiguityFlag::default());
             for piece in &pieces {
                 framing.observe(piece.as_bytes(), &flag);
-                prop_assert!(framing.line.len() <= super::LINE_BYTES_MAX);
+                prop_assert!(framing.line.len() <= super::RETAINED_BYTES_MAX);
             }
         }
     }
