@@ -83,6 +83,7 @@ mod removals;
 mod repair;
 mod replaced_files;
 mod replica;
+mod restored_part;
 mod scan;
 mod seal_state;
 mod sealing;

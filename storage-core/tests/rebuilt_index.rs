@@ -31,6 +31,8 @@ use support::{config, prepare, push};
 const STREAMS: [(&str, LeafType); 2] = [("array", LeafType::Array), ("other", LeafType::Array)];
 /// Packets of a storage.
 const PACKETS: u64 = 24;
+/// In the ordinal, the time, the number of replaced ordinals and the checksum of an index part.
+const HEADER_FACTS: [u64; 4] = [33, 40, 48, 61];
 
 async fn open(folder: &Path) -> Engine {
     let mut config = config(folder, IoChoice::Auto);
@@ -92,6 +94,21 @@ impl Stored {
             .collect();
         files.sort();
         files
+    }
+
+    /// What its storage file and its index parts contain.
+    fn contents(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let storage = format!("{}.", self.storage);
+        let folder = self.folder.path().join(STORAGES_FOLDER);
+        let names = std::fs::read_dir(folder.join(self.storage.to_string())).unwrap();
+        let mut paths: Vec<_> = names.map(|name| name.unwrap().path()).collect();
+        paths.retain(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            name.ends_with(".index") || name.starts_with(&storage)
+        });
+        paths.sort();
+        let read = |path: PathBuf| (path.clone(), std::fs::read(path).unwrap());
+        paths.into_iter().map(read).collect()
     }
 
     fn without_index(&self) {
@@ -217,16 +234,37 @@ async fn a_damaged_payload_does_not_hide_the_packets_behind_it() {
     }
 }
 
+/// A seal proves the files that were there when it was made.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_block_of_an_index_is_rebuilt_on_first_read() {
+async fn a_damaged_index_part_is_restored_as_it_was_on_first_read() {
     for streams in [1, 2] {
         let stored = Stored::new(streams, true).await;
-        let damaged = stored.damage_blocks();
-        let engine = open(stored.folder.path()).await;
-        stored.check(&engine, &[]).await;
-        assert!(damaged.iter().all(|part| !part.exists()), "{damaged:?}");
-        assert_eq!(stored.verify(&engine).await.damage, []);
-        engine.shutdown().await.unwrap();
+        let intact = stored.contents();
+        let part = stored.files("index").pop().unwrap();
+        let length = std::fs::read(&part).unwrap().len() as u64;
+        let blocks = HEADER_BYTES as u64;
+        let in_header_and_blocks = [0, 17, 56, blocks, blocks + 72, blocks + 240];
+        // An arranged storage has several parts, and only its footer says which one this is.
+        let in_the_only_footer = [300, 100, 31, 1].map(|before| length - before);
+        let footer = in_the_only_footer.into_iter().filter(|_| streams == 1);
+        for at in in_header_and_blocks.into_iter().chain(footer) {
+            flip(&part, at);
+            let engine = open(stored.folder.path()).await;
+            stored.check(&engine, &[]).await;
+            assert!(stored.contents() == intact, "{streams} streams, byte {at}");
+            assert_eq!(stored.verify(&engine).await.damage, [], "byte {at}");
+            engine.shutdown().await.unwrap();
+        }
+        // Nothing else says which part it was, and when it was written.
+        for at in HEADER_FACTS {
+            let part = stored.files("index").pop().unwrap();
+            flip(&part, at);
+            let engine = open(stored.folder.path()).await;
+            stored.check(&engine, &[]).await;
+            assert!(!part.exists(), "byte {at}");
+            assert_eq!(stored.verify(&engine).await.damage, [], "byte {at}");
+            engine.shutdown().await.unwrap();
+        }
         let engine = open(stored.folder.path()).await;
         stored.check(&engine, &[]).await;
         engine.shutdown().await.unwrap();

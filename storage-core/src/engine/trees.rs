@@ -21,8 +21,9 @@ use crate::{
     progress::CancelledOnDrop,
     rebuilds::{Attempt, version_of},
     recovery::{Scan, load_parts, rebuild},
+    restored_part::{Encoded, restored, written_again},
     storage::Storage,
-    tree::{IndexPart, IndexTree},
+    tree::{IndexPart, IndexTree, Sealed},
     writer::Services,
 };
 
@@ -75,12 +76,7 @@ impl TreeLoader {
         if storage.tree.read().is_some() {
             return Ok(());
         }
-        let file = storage.info();
-        let parts = file
-            .files
-            .iter()
-            .filter(|file| file.role == FileRole::Index);
-        let names: Vec<_> = parts.map(|file| file.name.clone()).collect();
+        let names = index_names(&storage.info());
         let (folder, id) = (storage.folder.clone(), storage.id);
         let is_listed = !names.is_empty();
         let loaded = self
@@ -250,44 +246,143 @@ impl TreeLoader {
         if let Some(damage) = recovered.damage {
             return Err(damage);
         }
-        let mut tree = recovered.tree;
-        check_rebuilt(&storage.info(), &tree)?;
+        check_rebuilt(&storage.info(), &recovered.tree)?;
+        let tree = match self.restore_parts(storage, recovered.tree).await? {
+            Restored::AsListed(tree) => tree,
+            Restored::Otherwise(tree) => self.write_index(storage, tree).await?,
+        };
+        let mut leftovers = recovered.leftovers;
+        leftovers.retain(|path| tree.parts().iter().all(|part| part.path != *path));
+        remove_leftovers(leftovers).await;
+        Ok(tree)
+    }
+
+    /// Writes what of an index is only in memory, and lists its parts.
+    async fn write_index(
+        &self,
+        storage: &Arc<Storage>,
+        mut tree: IndexTree,
+    ) -> Result<IndexTree, StorageError> {
         let mut written = None;
         if let Some(sealed) = tree.seal(now_ns()) {
-            let header = sealed.header();
-            let (bytes, footer, bases) = self
-                .blocking
-                .run(Cause::Recovery, move || Ok(sealed.encode()))
+            let mut lost = storage.info().files;
+            lost.retain(|file| file.role == FileRole::Index && !tree.has_part(&file.name));
+            let (folder, id) = (storage.folder.clone(), storage.id);
+            let encode = move || Ok(encode_part(sealed, lost, &folder, id));
+            let (file, part) = self.blocking.run(Cause::Recovery, encode).await?;
+            let (header, bytes, footer, bases) = part;
+            let path = storage.folder.join(&file.name);
+            self.write_part(storage, file.name.clone(), Bytes::from(bytes))
                 .await?;
-            let bytes = Bytes::from(bytes);
-            let name = FileName::Index(random_u64()).to_string();
-            let path = storage.folder.join(&name);
-            written = Some((name.clone(), bytes.clone()));
-            let folder = storage.folder.clone();
-            let published = self.io_thread.publish(folder, name, bytes).await;
-            published.map_err(StorageError::io("write", &path))?;
             tree.part_written(&Arc::new(IndexPart::written(path, header, footer, bases)));
+            written = Some(file);
         }
-        let names: Vec<_> = tree.parts().iter().map(|part| part.path.clone()).collect();
         let change = |file: &mut StorageFile| {
-            let is_listed = |name: &str| names.iter().any(|path| path.ends_with(name));
-            file.files
-                .retain(|file| file.role != FileRole::Index || is_listed(&file.name));
-            file.files.extend(written.map(|(name, bytes)| FileEntry {
-                name,
-                role: FileRole::Index,
-                length: bytes.len() as u64,
-                checksum: storage_format::checksum::crc32c(&bytes),
-            }));
+            let is_written = |name: &str| written.as_ref().is_some_and(|file| file.name == name);
+            file.files.retain(|file| {
+                let is_kept = tree.has_part(&file.name) && !is_written(&file.name);
+                file.role != FileRole::Index || is_kept
+            });
+            file.files.extend(written.clone());
             file.files.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(())
         };
         storage
             .change(&self.io_thread, &self.catalog, change)
             .await?;
-        remove_leftovers(recovered.leftovers).await;
         Ok(tree)
     }
+
+    /// Restores the index parts that are damaged as they were written, from `tree`, which was
+    /// rebuilt from the frames: the storage file lists them, and a seal proves them.
+    async fn restore_parts(
+        &self,
+        storage: &Arc<Storage>,
+        tree: IndexTree,
+    ) -> Result<Restored, StorageError> {
+        let (folder, id) = (storage.folder.clone(), storage.id);
+        let mut listed = storage.info().files;
+        listed.retain(|file| file.role == FileRole::Index);
+        let restoring = move || {
+            listed.retain(|file| !tree.has_part(&file.name));
+            let restore = |file: &FileEntry| {
+                let restored = restored(&folder.join(&file.name), file, id, &tree)?;
+                Some((file.name.clone(), restored))
+            };
+            let all: Option<Vec<_>> = listed.iter().map(restore).collect();
+            Ok((tree, all.filter(|parts| !parts.is_empty())))
+        };
+        let (tree, restored) = self.blocking.run(Cause::Recovery, restoring).await?;
+        let Some(restored) = restored else {
+            return Ok(Restored::Otherwise(tree));
+        };
+        for (name, bytes) in restored {
+            if let Some(bytes) = bytes {
+                self.write_part(storage, name, Bytes::from(bytes)).await?;
+            }
+        }
+        let (folder, names) = (storage.folder.clone(), index_names(&storage.info()));
+        let load = move || load_parts(&folder, id, &names);
+        let loaded = self.blocking.run(Cause::Recovery, load).await?;
+        Ok(loaded.map_or(Restored::Otherwise(tree), Restored::AsListed))
+    }
+
+    async fn write_part(
+        &self,
+        storage: &Storage,
+        name: String,
+        bytes: Bytes,
+    ) -> Result<(), StorageError> {
+        let (folder, path) = (storage.folder.clone(), storage.folder.join(&name));
+        let published = self.io_thread.publish(folder, name.clone(), bytes).await;
+        published.map_err(StorageError::io("write", &path))?;
+        // It may have the name of one that was damaged.
+        storage.checked.forget_damage(&name);
+        storage.checked.forget();
+        Ok(())
+    }
+}
+
+/// The part with what was sealed, and its file: the one that is `lost`, if it is the same, or a new
+/// one. Blocks the thread.
+fn encode_part(
+    sealed: Sealed,
+    lost: Vec<FileEntry>,
+    folder: &Path,
+    storage: StorageId,
+) -> (FileEntry, Encoded) {
+    let sealed = match <[FileEntry; 1]>::try_from(lost) {
+        Ok([lost]) => match written_again(&folder.join(&lost.name), &lost, storage, sealed) {
+            Ok(part) => return (lost, part),
+            Err(sealed) => sealed,
+        },
+        Err(_) => sealed,
+    };
+    let (bytes, footer, bases) = sealed.encode();
+    let file = FileEntry {
+        name: FileName::Index(random_u64()).to_string(),
+        role: FileRole::Index,
+        length: bytes.len() as u64,
+        checksum: storage_format::checksum::crc32c(&bytes),
+    };
+    (file, (sealed.header(), bytes, footer, bases))
+}
+
+/// The index of a storage whose parts were damaged.
+enum Restored {
+    /// In the parts that the storage file lists, which are as they were written.
+    AsListed(IndexTree),
+    /// In memory, as far as no intact part has it.
+    Otherwise(IndexTree),
+}
+
+/// The index parts that a storage file lists.
+fn index_names(file: &StorageFile) -> Vec<String> {
+    let parts = file
+        .files
+        .iter()
+        .filter(|file| file.role == FileRole::Index);
+    parts.map(|file| file.name.clone()).collect()
 }
 
 /// The files that a storage lists.

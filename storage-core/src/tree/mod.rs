@@ -100,6 +100,11 @@ impl Sealed {
     pub(crate) fn header(&self) -> IndexPartHeader {
         self.header
     }
+
+    /// The same with another header.
+    pub(crate) fn with_header(self, header: IndexPartHeader) -> Self {
+        Self { header, ..self }
+    }
 }
 
 impl IndexTree {
@@ -198,6 +203,11 @@ impl IndexTree {
     /// The leaf at `path`.
     pub(crate) fn leaf_at(&self, path: &LeafPath) -> Option<LeafId> {
         self.by_path.get(path).copied()
+    }
+
+    /// Whether the file with this name is one of its parts.
+    pub(crate) fn has_part(&self, name: &str) -> bool {
+        self.parts.iter().any(|part| part.path.ends_with(name))
     }
 
     pub(crate) fn leaf(&self, id: LeafId) -> Option<&Leaf> {

@@ -68,6 +68,13 @@ pub(super) struct TimeBasesBuilder {
 }
 
 impl TimeBasesBuilder {
+    /// The builder that has collected these.
+    pub(super) fn of(bases: &TimeBases) -> Self {
+        let codes = (bases.0.iter().copied()).zip(1_u16..).collect();
+        let bases = bases.clone();
+        Self { bases, codes }
+    }
+
     /// The code by which entries refer to `number`. 0 when there is none or the table is full: the
     /// time basis of the packet is then unknown, which is always correct.
     pub(super) fn code_of(&mut self, number: Option<u32>) -> u16 {

@@ -19,6 +19,7 @@ mod block;
 mod builder;
 mod extent;
 mod footer;
+mod restore;
 
 pub use bases::TimeBases;
 pub use block::{ArrayBlock, ENTRY_BYTES, PacketEntry};
@@ -93,15 +94,22 @@ impl IndexPartHeader {
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         check_version(WHAT, bytes, MAGIC, HEADER_BYTES, 1..=VERSION)?;
         check_checksum(WHAT, 60, get_u32(bytes, 60), crc32c(&bytes[..60]))?;
-        let ordinal = get_u64(bytes, 32);
-        let first_ordinal = ordinal.checked_sub(get_u64(bytes, 48)).ok_or_else(|| {
+        let storage = StorageId::from_bytes(get(bytes, 16));
+        Self::unchecked(&get(bytes, 0), storage).ok_or_else(|| {
             let name = "replaced ordinals";
             FormatError::new(WHAT, 48, FormatErrorKind::Field { name })
-        })?;
-        Ok(Self {
-            storage: StorageId::from_bytes(get(bytes, 16)),
+        })
+    }
+
+    /// What the header of a part of `storage` says, although it may be damaged; `None` if that is
+    /// impossible.
+    #[must_use]
+    pub fn unchecked(bytes: &[u8; HEADER_BYTES], storage: StorageId) -> Option<Self> {
+        let ordinal = get_u64(bytes, 32);
+        Some(Self {
+            storage,
             ordinal,
-            first_ordinal,
+            first_ordinal: ordinal.checked_sub(get_u64(bytes, 48))?,
             created: get_i64(bytes, 40),
         })
     }
