@@ -1,8 +1,8 @@
 //! Index parts of finalized storages as they were written, from damaged ones and the frames.
 //!
-//! A part that is written anew is another file: the storage file has to list it, and the seal of the
-//! storage is broken. So what is damaged in a part is made again where it is, and only used if the
-//! part has the checksum that the storage file lists.
+//! A part that is written anew is another file: the storage file has to list it, and the seal of
+//! the storage is broken. So what is damaged in a part is made again where it is, and only used if
+//! the part has the checksum that the storage file lists.
 
 use std::path::Path;
 

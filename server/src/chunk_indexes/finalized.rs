@@ -17,7 +17,7 @@ use storage_format::{DataFileId, LeafId, StorageId, StreamNames};
 use tokio::runtime::Handle;
 use trace_kinds::has_events;
 
-use super::counting::EventCount;
+use super::counts::EventCount;
 use super::growing;
 use super::maker::{Ending, IndexError, IndexMaker, StreamLeaves, blocking, leaves_of};
 use crate::bundling::{Sections, write_bundle};

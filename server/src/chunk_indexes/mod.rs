@@ -7,6 +7,7 @@
 //! finalized storage, the indexes of all leaves that begin in a data file are in one bundle.
 
 mod counting;
+mod counts;
 mod finalized;
 mod growing;
 mod maker;
@@ -27,7 +28,7 @@ use tokio::sync::watch;
 use crate::connection::Stage;
 use maker::{Ending, IndexError};
 
-pub(crate) use counting::EventCount;
+pub(crate) use counts::EventCount;
 pub(crate) use maker::IndexMaker;
 pub(crate) use state::{ChunkIndexes, IndexState};
 

@@ -9,7 +9,7 @@ use storage_format::{LeafId, StorageId};
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use super::counting::{EventCount, StorageCount};
+use super::counts::{EventCount, StorageCount};
 use crate::config::QueryConfig;
 
 /// Whether a finalized storage has its chunk indexes.

@@ -5,17 +5,18 @@
 //! before a service sees the request, so a service cannot detect this case. A proxy in front that
 //! uses the other field splits the byte stream differently (request smuggling), so such a request
 //! must be refused and its connection closed. The inspection follows message boundaries only as far
-//! as this requires. Where it cannot, because of a length that hyper may read otherwise, it stops, and
-//! refuses what follows on the connection.
+//! as this requires. Where it cannot, because of a length that hyper may read otherwise, it stops,
+//! and refuses what follows on the connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// No head on the connection was ambiguous.
 const NONE: u64 = u64::MAX;
 
-/// Longer lines are not read to their end: no client sends a length this long, however it is padded.
+/// Longer lines are not read to their end: no client pads a length that far.
 const LINE_BYTES_MAX: usize = 128;
-/// Bytes of a line that are retained: with its carriage return, and one that shows that it is longer.
+/// Bytes of a line that are retained: with its carriage return, and one that shows that it is
+/// longer.
 const RETAINED_BYTES_MAX: usize = LINE_BYTES_MAX + 2;
 
 /// The result of the inspection, shared with the request side of the connection.
