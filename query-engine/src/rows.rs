@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use query_language::{FieldPath, FieldTable};
-use row_formats::{Columns, Out, RowFormat, SinkOptions};
+use row_formats::{Columns, Known, Out, RowFormat, SinkOptions};
 use trace_kinds::Event;
 
 use crate::engine::{Reading, TaskRef, Worker, read, tasks};
@@ -88,7 +88,11 @@ pub fn write_rows(
     reading.report(planned.sources, &mut report);
     report.skipped.extend(request.missing.iter().cloned());
     let skipped: Vec<String> = report.skipped_reasons().map(str::to_owned).collect();
-    let notes = sink.end(&skipped, out).map_err(ReadError::Output)?;
+    let known = Known {
+        skipped: &skipped,
+        notes: &report.notes,
+    };
+    let notes = sink.end(known, out).map_err(ReadError::Output)?;
     report.notes.extend(notes);
     add_hints(sources, request, &requested, &mut report);
     Ok(report)

@@ -10,7 +10,7 @@ use crate::cells::write_cell as put_cell;
 use crate::csv::{write_cell, write_value};
 use crate::json::{write_json_string, write_json_value};
 use crate::table::{ColumnType, Heading, Layout, TableSink};
-use crate::{Format, Out, RowSink, SinkOptions, TableKind};
+use crate::{Format, Known, Out, RowSink, SinkOptions, TableKind};
 
 /// A column of groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,8 @@ pub enum GroupsError {
     Output(#[from] io::Error),
 }
 
-/// Writes groups: as a table in Arrow and Parquet, else one line each. Returns notes for the user.
+/// Writes groups: as a table in Arrow and Parquet, else one line each. A Parquet
+/// file says what is `known` of them. Returns more notes for the user.
 ///
 /// # Errors
 ///
@@ -59,6 +60,7 @@ pub fn write_groups(
     columns: &[GroupColumn],
     groups: &[GroupRow],
     row_group_bytes: usize,
+    known: Known<'_>,
     out: &mut Out<'_>,
 ) -> Result<Vec<String>, GroupsError> {
     let kind = match format {
@@ -88,7 +90,7 @@ pub fn write_groups(
         }
         sink.row(&row, out)?;
     }
-    Ok(sink.end(&[], out)?)
+    Ok(sink.end(known, out)?)
 }
 
 /// The columns of a table of groups. As in tables of rows, the values do not decide their types.

@@ -39,6 +39,6 @@ pub use groups::{
 pub use json::{write_json_string, write_json_value};
 pub use ndjson::Ndjson;
 pub use perfetto::Perfetto;
-pub use rows::{Out, RowFormat, RowSink, SinkOptions};
+pub use rows::{Known, Out, RowFormat, RowSink, SinkOptions};
 pub use table::{ColumnFacts, Limit, PlainColumn, PlainType, Table, TableFacts, TableKind};
 pub use text::Text;

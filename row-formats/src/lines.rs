@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::{Out, RowSink};
+use crate::{Known, Out, RowSink};
 
 /// Writes a header, then rows unchanged.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl RowSink for Lines {
         out(row)
     }
 
-    fn end(&mut self, _: &[String], _: &mut Out<'_>) -> io::Result<Vec<String>> {
+    fn end(&mut self, _: Known<'_>, _: &mut Out<'_>) -> io::Result<Vec<String>> {
         Ok(Vec::new())
     }
 }

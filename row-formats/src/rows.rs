@@ -49,11 +49,20 @@ pub trait RowSink {
     /// The first error of `out`, or when the format cannot contain the row.
     fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()>;
 
-    /// Writes what follows the last row; formats with a place for it say what could not be read
-    /// and was `skipped`. Returns notes for the user about the result.
+    /// Writes what follows the last row; formats with a place for it say what is `known` of the
+    /// result. Returns more notes for the user.
     ///
     /// # Errors
     ///
     /// As [`RowSink::row`].
-    fn end(&mut self, skipped: &[String], out: &mut Out<'_>) -> io::Result<Vec<String>>;
+    fn end(&mut self, known: Known<'_>, out: &mut Out<'_>) -> io::Result<Vec<String>>;
+}
+
+/// What a reader of a result must know, as far as it is known before its end is written.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known<'a> {
+    /// What could not be read and was skipped.
+    pub skipped: &'a [String],
+    /// Notes for the user.
+    pub notes: &'a [String],
 }

@@ -88,7 +88,11 @@ fn write_lacking(
         rows.row(&event, &mut row);
         sink.row(&row, &mut out).unwrap();
     }
-    let notes = sink.end(skipped, &mut out).unwrap();
+    let known = Known {
+        skipped,
+        ..Known::default()
+    };
+    let notes = sink.end(known, &mut out).unwrap();
     drop(sink);
     (bytes, notes)
 }
@@ -277,9 +281,22 @@ fn groups_have_the_types_of_their_fields() {
             bytes.extend_from_slice(piece);
             Ok(())
         };
-        let written = write_groups(Format::Parquet, &columns, &groups, 1 << 20, &mut out);
+        let (skipped, before) = (["packet 3".to_owned()], ["a note".to_owned()]);
+        let known = Known {
+            skipped: &skipped,
+            notes: &before,
+        };
+        let written = write_groups(Format::Parquet, &columns, &groups, 1 << 20, known, &mut out);
         let notes = written.unwrap();
         let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes)).unwrap();
+        let footer = reader.metadata().file_metadata().key_value_metadata();
+        let said = |key: &str| {
+            let found = footer.unwrap().iter().find(|entry| entry.key == key);
+            found.unwrap().value.clone().unwrap()
+        };
+        assert_eq!(said("tracehold.skipped"), "packet 3");
+        let told = [&before[..], &notes].concat().join("\n");
+        assert_eq!(said("tracehold.notes"), told);
         let expected = [
             ("ts", TIME),
             ("ret", "Int64"),
@@ -516,7 +533,7 @@ fn a_table_with_filters_rules_out_texts_and_has_every_field() {
         rows.row(&TestEvent { table, fields }, &mut row);
         sink.row(&row, &mut out).unwrap();
     }
-    sink.end(&[], &mut out).unwrap();
+    sink.end(Known::default(), &mut out).unwrap();
     drop(sink);
     let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(bytes.clone())).unwrap();
     let group = reader.metadata().row_group(0);

@@ -110,6 +110,10 @@ fn check_http(server: &Server, storage: &str, expression: &str, parts: u64) {
             let records = summary["summary"]["skipped_records"].as_u64();
             assert_eq!(records, (parts > 0).then_some(parts), "{what}");
         }
+        if body["format"] == "parquet" {
+            // Of rows and of groups.
+            assert_eq!(text.contains("tracehold.skipped"), parts > 0, "{what}");
+        }
         body["strict"] = json!(true);
         let answer = query(server, storage, &body, true);
         if parts == 0 {

@@ -49,6 +49,24 @@ fn short() -> String {
     text
 }
 
+/// A Chrome trace of two packets, whose thread wrote the records of the second too late.
+fn disordered() -> String {
+    let mark =
+        |ph, ts| format!("{{\"ph\":\"{ph}\",\"pid\":1,\"tid\":1,\"name\":\"a\",\"ts\":{ts}}}");
+    let mut text = format!("[{},\n{}", mark("B", 0), mark("B", 100));
+    let fill = "x".repeat(4_096);
+    for ts in 0..400 {
+        let args = format!("\"args\":{{\"fill\":\"{fill}\"}}");
+        write!(
+            text,
+            ",\n{{\"ph\":\"i\",\"pid\":1,\"tid\":2,\"ts\":{ts},{args}}}"
+        )
+        .unwrap();
+    }
+    writeln!(text, ",\n{},\n{}]", mark("E", 50), mark("E", 200)).unwrap();
+    text
+}
+
 /// DFTracer lines with these durations and arguments.
 fn lines(events: impl Iterator<Item = (&'static str, String)>) -> String {
     let mut text = String::from("[\n");
@@ -95,6 +113,46 @@ fn cases() -> Vec<Case> {
             body: json!({ "group_by": "name", "format": "ndjson" }),
             note: "1 begin events have no duration: their end is missing",
             count: 2,
+        },
+        Case {
+            name: "parquet.json",
+            content: unpaired(),
+            command: &["query", "--group-by", "name", "--format", "parquet"],
+            body: json!({ "group_by": "name", "format": "parquet" }),
+            note: "1 begin events have no duration: their end is missing",
+            count: 2,
+        },
+        Case {
+            name: "arrow.json",
+            content: unpaired(),
+            command: &["query", "--group-by", "name", "--format", "arrow"],
+            body: json!({ "group_by": "name", "format": "arrow" }),
+            note: "1 begin events have no duration: their end is missing",
+            count: 2,
+        },
+        Case {
+            name: "rows.json",
+            content: unpaired(),
+            command: &["query", "--format", "parquet"],
+            body: json!({ "format": "parquet" }),
+            note: "1 begin events have no duration: their end is missing",
+            count: 2,
+        },
+        Case {
+            name: "late.json",
+            content: disordered(),
+            command: &["query", "--group-by", "name", "--format", "parquet"],
+            body: json!({ "group_by": "name", "format": "parquet" }),
+            note: "threads did not write their records in the order of their times",
+            count: 404,
+        },
+        Case {
+            name: "late-arrow.json",
+            content: disordered(),
+            command: &["query", "--group-by", "name", "--format", "arrow"],
+            body: json!({ "group_by": "name", "format": "arrow" }),
+            note: "threads did not write their records in the order of their times",
+            count: 404,
         },
         Case {
             // The begin is not among the rows.
@@ -158,6 +216,10 @@ fn check(case: &Case, source: &[&str]) {
     assert_eq!(errors.matches(case.note).count(), 1, "{what}");
     assert_eq!(errors.lines().count(), 1, "{what}");
     assert!(!out.contains("summary"), "{what}");
+    if case.command.last() == Some(&"parquet") {
+        assert!(out.contains("tracehold.notes"), "{what}");
+        assert!(out.contains(case.note), "{what}");
+    }
 }
 
 /// Checks the answer of the server.
@@ -168,10 +230,15 @@ fn check_http(case: &Case, server: &Server, storage: &str) {
     let notes = answer.header("tracehold-notes").unwrap_or_default();
     assert!(notes.contains(case.note), "{}: {notes:?}", case.name);
     if case.body["format"] == "ndjson" {
-        let text = String::from_utf8(answer.body).unwrap();
+        let text = String::from_utf8(answer.body.clone()).unwrap();
         let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         let notes = last["summary"]["notes"].to_string();
         assert!(notes.contains(case.note), "{}: {last}", case.name);
+    }
+    if case.body["format"] == "parquet" {
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(text.contains("tracehold.notes"), "{}", case.name);
+        assert!(text.contains(case.note), "{}", case.name);
     }
     // A count needs none of what the notes are about.
     for is_first in [true, false] {

@@ -15,7 +15,7 @@ use super::writer::TableWriter;
 use crate::cells::Cells;
 use crate::csv::REST;
 use crate::json::{write_json_string, write_json_value};
-use crate::{Out, RowSink, SinkOptions};
+use crate::{Known, Out, RowSink, SinkOptions};
 
 /// Most rows of a batch.
 const BATCH_ROWS: usize = 1 << 16;
@@ -198,7 +198,7 @@ impl RowSink for TableSink {
         Ok(())
     }
 
-    fn end(&mut self, skipped: &[String], out: &mut Out<'_>) -> io::Result<Vec<String>> {
+    fn end(&mut self, known: Known<'_>, out: &mut Out<'_>) -> io::Result<Vec<String>> {
         if self.open.is_none() || self.rows > 0 {
             self.flush(out)?;
         }
@@ -213,7 +213,8 @@ impl RowSink for TableSink {
             )
         };
         let notes: Vec<String> = open.misfits.iter().map(note).collect();
-        out(&open.writer.finish(&notes, skipped)?)?;
+        let told = [known.notes, &notes].concat();
+        out(&open.writer.finish(&told, known.skipped)?)?;
         Ok(notes)
     }
 }

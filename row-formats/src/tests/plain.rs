@@ -25,7 +25,12 @@ fn write_plain(columns: &Columns, row_group_bytes: usize, events: &[Fields]) -> 
         rows.row(&TestEvent { table, fields }, &mut row);
         sink.row(&row, &mut out).unwrap();
     }
-    sink.end(&["packet 3".to_owned()], &mut out).unwrap();
+    let skipped = ["packet 3".to_owned()];
+    let known = Known {
+        skipped: &skipped,
+        ..Known::default()
+    };
+    sink.end(known, &mut out).unwrap();
     drop(sink);
     bytes
 }

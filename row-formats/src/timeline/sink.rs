@@ -8,7 +8,7 @@ use query_language::{Number, Value};
 use super::ends::{Phase, SliceEnds};
 use super::tracks::{TRACKS_MAX, Track, TrackKey, Tracks};
 use crate::cells::Cells;
-use crate::{Out, RowSink};
+use crate::{Known, Out, RowSink};
 
 /// Events with the same start that are sorted by their end; more are written in batches of this
 /// size.
@@ -184,7 +184,7 @@ impl<E: Encoder> RowSink for TimelineSink<E> {
         Ok(())
     }
 
-    fn end(&mut self, skipped: &[String], out: &mut Out<'_>) -> io::Result<Vec<String>> {
+    fn end(&mut self, known: Known<'_>, out: &mut Out<'_>) -> io::Result<Vec<String>> {
         self.flush(out)?;
         let mut notes = Vec::new();
         if self.without_time > 0 {
@@ -200,7 +200,7 @@ impl<E: Encoder> RowSink for TimelineSink<E> {
                  timeline can have; narrow the query"
             ));
         }
-        let lacks = [skipped, &notes].concat();
+        let lacks = [known.skipped, &notes].concat();
         let mut bytes = Vec::new();
         if !lacks.is_empty() {
             self.say(&lacks, &mut bytes);

@@ -9,7 +9,7 @@ use query_engine::{
     BareTimes, Cancel, Limits, ReadError, Report, Skipped, StorageSet, StoredLeaf, count,
     derived_note, field_columns, group_by, list_fields, without_derived, write_rows,
 };
-use row_formats::{Columns, Format, write_groups};
+use row_formats::{Columns, Format, Known, write_groups};
 use storage_core::{Engine, StorageError};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -516,8 +516,13 @@ impl QueryTask {
                 let mut report = with_missing(report);
                 out.announce(&Summary::of(&report))?;
                 let bytes_max = self.limits.row_group_bytes;
+                let skipped: Vec<String> = report.skipped_reasons().map(str::to_owned).collect();
+                let known = Known {
+                    skipped: &skipped,
+                    notes: &report.notes,
+                };
                 let mut write = |bytes: &[u8]| out.write(bytes);
-                let notes = write_groups(*format, &columns, &rows, bytes_max, &mut write)?;
+                let notes = write_groups(*format, &columns, &rows, bytes_max, known, &mut write)?;
                 report.notes.extend(notes);
                 Ok(report)
             }

@@ -85,14 +85,14 @@ fn run(
     } else if options.list_fields {
         let listed = watched(context, progress, || list_fields(sources, request, limits));
         let (fields, mut report) = listed?;
-        let notes = print_groups(context, &field_columns(), &fields, options)?;
+        let notes = print_groups(context, (&field_columns(), &fields), options, &report)?;
         report.notes.extend(notes);
         (Exit::of_match(!fields.is_empty()), report)
     } else if let Some(spec) = &options.groups {
         let found = || group_by(sources, request, spec, limits);
         let (groups, mut report) = watched(context, progress, found)?;
         let columns = spec.columns().map_err(ReadError::from)?;
-        let notes = print_groups(context, &columns, &groups, options)?;
+        let notes = print_groups(context, (&columns, &groups), options, &report)?;
         report.notes.extend(notes);
         let found = report.matched > 0 && !groups.is_empty();
         (Exit::of_match(found), report)

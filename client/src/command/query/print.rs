@@ -4,7 +4,7 @@ use std::io::Write;
 
 use io_analysis::TextTable;
 use query_engine::{ReadError, Report};
-use row_formats::{Format, GroupColumn, GroupRow, write_group_ndjson, write_groups};
+use row_formats::{Format, GroupColumn, GroupRow, Known, write_group_ndjson, write_groups};
 use serde_json::{Map, Value, json};
 
 use super::options::QueryOptions;
@@ -25,12 +25,12 @@ pub(super) fn print_count(
     context.document(&document)
 }
 
-/// Prints groups. Returns notes for the user.
+/// Prints groups. Returns more notes for the user than the report has.
 pub(super) fn print_groups(
     context: &Context,
-    columns: &[GroupColumn],
-    groups: &[GroupRow],
+    (columns, groups): (&[GroupColumn], &[GroupRow]),
     options: &QueryOptions,
+    report: &Report,
 ) -> Result<Vec<String>, CommandError> {
     if options.format == Format::Text {
         let (mut table, mut row) = (GroupTable::new(columns), Vec::new());
@@ -42,6 +42,11 @@ pub(super) fn print_groups(
         table.write(context)?;
         return Ok(Vec::new());
     }
+    let skipped: Vec<String> = report.skipped_reasons().map(str::to_owned).collect();
+    let known = Known {
+        skipped: &skipped,
+        notes: &report.notes,
+    };
     let mut out = context.out();
     let mut write = |bytes: &[u8]| out.write_all(bytes);
     let notes = write_groups(
@@ -49,6 +54,7 @@ pub(super) fn print_groups(
         columns,
         groups,
         options.row_group_bytes,
+        known,
         &mut write,
     )
     .map_err(ReadError::from)?;
