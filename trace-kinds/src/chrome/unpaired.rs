@@ -4,6 +4,7 @@
 //! order of their times, are paired as within a packet. As long as each thread writes its records
 //! in the order of their times, the result does not depend on the packets.
 
+use std::cmp::Ordering;
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 
@@ -181,7 +182,7 @@ impl Unpaired {
 
     /// Whether a slice begins in one packet and may end in another.
     pub fn has_begins(&self) -> bool {
-        self.marks.iter().any(UnpairedMark::is_begin)
+        self.is_cut || self.marks.iter().any(UnpairedMark::is_begin)
     }
 
     /// The durations of the begins of each part.
@@ -210,13 +211,31 @@ impl Unpaired {
                 }
             }
         }
-        for durations in &mut of_parts {
+        for (part, durations) in of_parts.iter_mut().enumerate() {
+            durations.cut_from = self.cut_from(part);
             durations.found.sort_unstable();
             durations.found.shrink_to_fit();
             durations.open.sort_unstable();
             durations.open.shrink_to_fit();
         }
         of_parts
+    }
+
+    /// The first packet of a part whose begins and ends may not be remembered.
+    fn cut_from(&self, part: usize) -> Option<u64> {
+        if !self.is_cut {
+            return None;
+        }
+        let last = self.marks.last();
+        let last = last.map_or((0, 0), |mark| {
+            let part = usize::try_from(mark.part).unwrap_or(usize::MAX);
+            (part, mark.position)
+        });
+        match part.cmp(&last.0) {
+            Ordering::Less => None,
+            Ordering::Equal => Some(last.1),
+            Ordering::Greater => Some(0),
+        }
     }
 
     /// Says that begins and ends are missing.
@@ -326,6 +345,8 @@ pub struct Durations {
     /// Positions of the packets of begins whose end is not known.
     open: Vec<u64>,
     is_cut: bool,
+    /// From this packet on there may be more begins and ends than are remembered.
+    cut_from: Option<u64>,
     is_disordered: bool,
 }
 
@@ -339,11 +360,13 @@ impl Durations {
         Some(self.found.get(found.ok()?)?.2)
     }
 
-    /// The number of begins without a known end in the packets at these positions.
+    /// The number of begins without a known end in the packets at these positions; at least one if
+    /// there may be some that are not remembered.
     pub fn unpaired(&self, positions: &Range<u64>) -> u64 {
         let before = |end: u64| self.open.partition_point(|position| *position < end);
         let (start, end) = (before(positions.start), before(positions.end));
-        end.saturating_sub(start) as u64
+        let is_cut = self.cut_from.is_some_and(|from| from < positions.end);
+        u64::from(is_cut).max(end.saturating_sub(start) as u64)
     }
 
     /// Bytes of memory that they take besides themselves.
@@ -364,7 +387,8 @@ pub trait OutsideDurations: std::fmt::Debug + Send + Sync {
     /// known.
     fn get(&self, position: u64, offset: u64) -> Option<i64>;
 
-    /// The number of begins without a known end in the packets at these positions.
+    /// The number of begins without a known end in the packets at these positions; at least one if
+    /// there may be some that are not remembered.
     fn unpaired(&self, positions: &Range<u64>) -> u64;
 
     /// Whether there are more begins and ends than are remembered.

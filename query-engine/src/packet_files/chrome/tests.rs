@@ -199,6 +199,33 @@ fn ends_that_are_not_remembered_are_not_said_to_be_missing() {
     }
 }
 
+/// Texts of begins that are more than are remembered, behind slices that are all paired.
+#[test]
+fn begins_behind_what_is_remembered_are_told_with_and_without_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.json");
+    let mark = |phase: &str, ts: usize, name: &str| {
+        format!("{{\"ph\":\"{phase}\",\"ts\":{ts},\"name\":\"{name}\",\"pid\":1,\"tid\":1}}")
+    };
+    let long = "x".repeat(17 << 20);
+    let names = [format!("{long}1"), format!("{long}2")];
+    let [first, second] = names.each_ref();
+    let marks = [
+        mark("B", 0, first),
+        mark("E", 5, ""),
+        mark("B", 10, second),
+        mark("E", 15, ""),
+    ];
+    fs::write(&path, format!("[{}]", marks.join(",\n"))).unwrap();
+    index(&path);
+    for use_sidecars in [false, true] {
+        let (_, report) = groups(&path, use_sidecars);
+        assert_eq!(report.indexed, usize::from(use_sidecars));
+        assert_eq!(report.notes.len(), 1, "{use_sidecars} {:?}", report.notes);
+        assert!(report.notes[0].contains("than are remembered"));
+    }
+}
+
 #[test]
 fn an_index_without_slices_between_packets_is_made_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 use query_language::{FieldPath, FieldTable, Value};
 
 use crate::Decoder;
-use crate::chrome::{ChromeDecoder, Durations, PacketReader, Unpaired};
+use crate::chrome::{
+    ChromeDecoder, Durations, MARKS_MAX, OutsideDurations, PacketReader, Unpaired,
+};
 
 /// Starts, phases and durations of all events, and the number of begins without an end.
 type Slices = (Vec<(Option<i64>, String, Option<i64>)>, u64);
@@ -138,6 +140,70 @@ proptest! {
         let cut = slices(&packets(&trace, target), of_part);
         prop_assert_eq!(cut, whole);
     }
+}
+
+/// More text than is remembered: nothing behind it is paired, which is said of all that may begin
+/// there.
+#[test]
+fn begins_behind_too_much_text_are_told() {
+    let long = "x".repeat(17 << 20);
+    let begin = |ts: usize, name: &str| {
+        let start = if ts == 0 { '[' } else { ',' };
+        format!("{start}{{\"ph\":\"B\",\"ts\":{ts},\"tid\":1,\"name\":\"{name}\"}}").into_bytes()
+    };
+    let end = |ts| format!(",{{\"ph\":\"E\",\"ts\":{ts},\"tid\":1}}").into_bytes();
+    let first = format!("{long}1");
+    for (second, is_cut) in [("short".to_owned(), false), (format!("{long}2"), true)] {
+        let packets = [begin(0, &first), end(5), begin(10, &second), end(15)];
+        let (mut whole, mut in_parts) = (Unpaired::default(), Unpaired::default());
+        for (at, packet) in (0_u32..).zip(&packets) {
+            whole.add_packet(0, u64::from(at), packet);
+            let mut part = Unpaired::default();
+            part.add_packet(0, 0, packet);
+            in_parts.append(at, &part);
+        }
+        let [one] = &whole.durations(1)[..] else {
+            panic!("there is one part");
+        };
+        let found = if is_cut { 1 } else { 2 };
+        assert_eq!(one.all().len(), found);
+        assert_eq!(OutsideDurations::is_cut(one), is_cut);
+        assert_eq!(
+            (one.unpaired(&(0..1)), one.unpaired(&(1..4)) > 0),
+            (0, is_cut)
+        );
+        let parts = in_parts.durations(4);
+        assert!(
+            parts
+                .iter()
+                .all(|part| OutsideDurations::is_cut(part) == is_cut)
+        );
+        let told = parts.iter().map(|part| part.unpaired(&(0..1)) > 0);
+        assert_eq!(told.collect::<Vec<_>>(), [false, is_cut, is_cut, is_cut]);
+    }
+}
+
+#[test]
+fn begins_behind_too_many_marks_are_told() {
+    let pair = br#",{"ph":"E","ts":2,"tid":1},{"ph":"B","ts":3,"tid":1}"#;
+    let mut few = Unpaired::default();
+    for position in 0..1 << 9 {
+        few.add_packet(0, position, pair);
+    }
+    let (mut all, parts) = (Unpaired::default(), MARKS_MAX >> 10);
+    for part in 0..parts {
+        all.append(u32::try_from(part).unwrap(), &few);
+    }
+    assert_eq!(all.as_parts().1.len(), MARKS_MAX);
+    assert!(!all.as_parts().2, "they are all remembered");
+    all.add_packet(u32::try_from(parts).unwrap(), 0, pair);
+    assert_eq!(all.as_parts().1.len(), MARKS_MAX);
+    assert!(all.as_parts().2);
+    // What an index says of a part holds for what follows.
+    let cut = Unpaired::from_parts(Vec::new(), Vec::new(), true);
+    let mut after = Unpaired::default();
+    after.append(0, &cut);
+    assert!(after.has_begins() && after.durations(1)[0].unpaired(&(0..1)) > 0);
 }
 
 #[test]
