@@ -56,6 +56,40 @@ fn first_rows(order: &ResultOrder, batch: u64) -> (Vec<String>, u64) {
 }
 
 #[test]
+fn a_report_says_how_often_rows_were_spilled() {
+    let (leaves, _) = streams(1 << 20);
+    for keys in ["", "name"] {
+        let order = ResultOrder {
+            keys: OrderKey::parse_list(keys).unwrap_or_default(),
+            ..ResultOrder::default()
+        };
+        let request = Request {
+            order,
+            ..Request::default()
+        };
+        // Each run of rows that a task or a thread delivers is spilled, or none.
+        for (waiting_bytes_max, is_spilled) in [(0, true), (1 << 20, false)] {
+            let set = StorageSet::open(leaves.clone(), None).unwrap();
+            let sources = set.sources(&request, &request.order.fields()).unwrap();
+            let limits = Limits {
+                threads: 1,
+                waiting_bytes_max,
+                ..Limits::default()
+            };
+            let columns = Columns::All;
+            let mut format = Ndjson::default();
+            let mut out = |_: &[u8]| Ok(());
+            let report = write_rows(&sources, &request, &columns, &mut format, limits, &mut out);
+            let report = report.unwrap();
+            assert_eq!(report.rows, 4 * PACKETS * EVENTS);
+            assert_eq!(report.spills > 0, is_spilled, "{keys} {report:?}");
+            let said = format!("\"spills\":{},", report.spills);
+            assert!(report.json().contains(&said), "{}", report.json());
+        }
+    }
+}
+
+#[test]
 fn few_rows_cost_few_chunks_however_many_are_read_together() {
     let of = |limit: Option<u64>, offset: u64, keys: &str| ResultOrder {
         keys: OrderKey::parse_list(keys).unwrap_or_default(),
