@@ -106,3 +106,30 @@ impl PieceWriter {
         self.flush().map_err(ReadError::Output)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use query_engine::Skipped;
+
+    use super::*;
+
+    #[test]
+    fn a_summary_counts_all_that_was_skipped_and_lists_some() {
+        let reason = |number: usize| format!("reason {number}");
+        for (reasons, listed) in [(0, 0), (63, 63), (64, 64), (65, 64), (200, 64)] {
+            let report = Report {
+                skipped: (0..reasons)
+                    .map(|number| Skipped {
+                        storage: None,
+                        parts: 3,
+                        reasons: vec![reason(number)],
+                    })
+                    .collect(),
+                ..Report::default()
+            };
+            let summary = Summary::of(&report);
+            assert_eq!(summary.skipped, 3 * reasons as u64);
+            assert_eq!(summary.reasons, (0..listed).map(reason).collect::<Vec<_>>());
+        }
+    }
+}

@@ -110,6 +110,22 @@ mod tests {
     }
 
     #[test]
+    fn more_damage_than_is_listed_is_counted() {
+        let data = UnreadableData::default();
+        let all: Vec<_> = (0..50)
+            .map(|place| skipped(1, 2, &format!("place {place}")))
+            .collect();
+        data.found(&all);
+        let found = data.of(StorageId::from_bytes([1; 16]));
+        assert_eq!(found.unreadable_records, 100);
+        let listed: Vec<_> = all[..16]
+            .iter()
+            .map(|part| part.reasons[0].clone())
+            .collect();
+        assert_eq!(found.unreadable, listed);
+    }
+
+    #[test]
     fn memory_is_bounded() {
         let data = UnreadableData::default();
         for number in 0..STORAGES_MAX + 100 {

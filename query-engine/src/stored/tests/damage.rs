@@ -333,6 +333,43 @@ fn an_index_of_damaged_data_is_used_and_another_is_made_of_what_was_restored() {
     }
 }
 
+/// More damaged places than are listed are counted, all of them. An index has their number, and
+/// what they may have declared.
+#[test]
+fn all_damage_is_counted_and_some_is_listed() {
+    let head =
+        b"{\"name\":\"CM\",\"ph\":\"M\",\"args\":{\"name\":\"time_metric\",\"value\":\"ns\"}}\n";
+    let line =
+        |n: usize| format!("{{\"name\":\"r\",\"pid\":1,\"tid\":1,\"ts\":{n},\"ph\":\"X\"}}\n");
+    let mut packets = vec![head.to_vec()];
+    packets.extend((0..100).map(|n| line(n).into_bytes()));
+    let (leaf, bytes, ends) = leaf_of(1, &packets, Codec::None);
+    for all in [16, 17, 40] {
+        let mut damaged = bytes.clone();
+        for end in ends.iter().step_by(2).take(all) {
+            damaged[usize::try_from(*end).unwrap() + 100] ^= 1;
+        }
+        let data = Arc::new(Memory {
+            bytes: damaged.clone(),
+            ..Memory::default()
+        });
+        let total = format!("{all} records cannot be read");
+        for (index, places) in [(None, 16), (Some(indexed(&leaf, &damaged, None)), 1)] {
+            let set = StorageSet::open(vec![stored(&leaf, &data, index)], None).unwrap();
+            let request = Request::default();
+            let sources = set.sources(&request, &[]).unwrap();
+            let (found, report) = count(&sources, &request, Limits::default()).unwrap();
+            let parts = report.skipped_parts();
+            assert_eq!((found, parts), (100 - all as u64, all as u64), "{report:?}");
+            let reasons = report.skipped_reasons();
+            let (totals, listed): (Vec<_>, Vec<_>) =
+                reasons.partition(|reason| reason.ends_with(&total));
+            assert_eq!(listed.len(), places, "{listed:?}");
+            assert_eq!(totals.len(), usize::from(all > places), "{totals:?}");
+        }
+    }
+}
+
 #[test]
 fn a_lost_unit_is_told_with_and_without_an_index() {
     let head =
