@@ -274,6 +274,42 @@ mod tests {
         assert!(decoded.broken >= 1, "{decoded:?}");
     }
 
+    /// What both ways to decode a packet count: events, and records that cannot be read. The second
+    /// is `None` for a packet that fails.
+    fn broken(packet: &[u8]) -> [Option<(u64, u64)>; 2] {
+        let counts = |decoded: Decoded| (decoded.events, decoded.broken);
+        let mut each = |_: &dyn Event| ControlFlow::Continue(());
+        let mut decoder =
+            PacketDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::Microsecond);
+        let short = decoder.decode_short(packet, u64::MAX, &mut each);
+        let whole = decoder.decode(packet, &mut each);
+        [short.map(counts), whole.ok().map(counts)]
+    }
+
+    #[test]
+    fn each_record_that_cannot_be_read_is_counted_once() {
+        let mut torn = gzip(TEXT);
+        // All lines are there, but not their checksum.
+        torn.truncate(torn.len() - 4);
+        let long = vec![b'x'; super::super::LINE_BYTES_MAX + 1];
+        let long_first = [&long[..], b"\n", TEXT].concat();
+        let long_last = [TEXT, &long].concat();
+        let one = Some((2, 1));
+        for (packet, expected) in [
+            (gzip(TEXT), [Some((2, 0)); 2]),
+            (torn.clone(), [one; 2]),
+            ([TEXT, b"torn"].concat(), [one; 2]),
+            (gzip(&[TEXT, b"torn"].concat()), [one; 2]),
+            (gzip(&long_first), [one; 2]),
+            (gzip(&long_last), [one; 2]),
+            ([gzip(TEXT), torn].concat(), [Some((4, 1)); 2]),
+            // A piece of which nothing can be read fails, or counts.
+            (b"\x8dGZPIECE\x09".to_vec(), [Some((0, 1)), None]),
+        ] {
+            assert_eq!(broken(&packet), expected, "{} bytes", packet.len());
+        }
+    }
+
     #[test]
     fn a_break_ends_the_packet() {
         for packet in [TEXT.to_vec(), gzip(TEXT)] {
