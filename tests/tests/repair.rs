@@ -246,7 +246,14 @@ fn what_is_not_known_is_not_taken_for_nothing() {
     fs::remove_file(folder.join(format!("{storage}.repairs"))).unwrap();
     server.restart();
     let mut api = server.api();
-    assert!(api.status(&storage)["missing_unknown"].is_string());
+    let unknown = api.status(&storage)["missing_unknown"].clone();
+    assert!(unknown.is_string());
+    let verified = api.done("POST", &format!("/storages/{storage}/verify"), None);
+    assert_eq!(verified["missing_unknown"], unknown);
+    assert_eq!(verified["missing_packets"], 0);
+    let shown = command(&server, &["storage", "show", "lost"]).stdout;
+    let shown = String::from_utf8(shown).unwrap();
+    assert!(shown.contains("missing unknown"), "{shown}");
     let counted = count(&mut api, &storage, false).json();
     assert_eq!(counted["count"], PACKETS - 1);
     let reason = counted["skipped"][0].as_str().unwrap();

@@ -80,39 +80,45 @@ pub(super) fn print_verified(context: &Context, result: Value) -> Result<Exit, C
             url: "the result of the job".to_owned(),
             what: error.to_string(),
         })?;
-    context.print(&report, || {
-        let mut text = String::new();
-        for damage in &report.damage {
-            let offset = damage.offset.map(|at| format!(" at {at}"));
-            let offset = offset.unwrap_or_default();
-            text.push_str(&format!(
-                "damaged: {}{offset}: {}\n",
-                damage.file, damage.what
-            ));
-        }
-        for missing in &report.missing {
-            text.push_str(&missing_line(missing));
-        }
-        if let Some(reason) = &report.missing_unknown {
-            text.push_str(&format!(
-                "it is not known which packets are missing: {reason}\n"
-            ));
-        }
-        text += &format!(
-            "{}, {}, {} read, {} damaged",
-            counted(report.files, "file"),
-            counted(report.packets, "packet"),
-            bytes_text(report.bytes),
-            report.damage.len()
-        );
-        if report.missing_packets > 0 || report.repair.is_some() {
-            text += &format!(", {} missing", report.missing_packets);
-        }
-        text + report.repair.as_ref().map_or("", repair_line)
-    })?;
+    context.print(&report, || verified_text(&report))?;
+    Ok(verified_exit(&report))
+}
+
+fn verified_text(report: &VerifyReport) -> String {
+    let mut text = String::new();
+    for damage in &report.damage {
+        let offset = damage.offset.map(|at| format!(" at {at}"));
+        let offset = offset.unwrap_or_default();
+        text.push_str(&format!(
+            "damaged: {}{offset}: {}\n",
+            damage.file, damage.what
+        ));
+    }
+    for missing in &report.missing {
+        text.push_str(&missing_line(missing));
+    }
+    if let Some(reason) = &report.missing_unknown {
+        text.push_str(&format!(
+            "it is not known which packets are missing: {reason}\n"
+        ));
+    }
+    text += &format!(
+        "{}, {}, {} read, {} damaged",
+        counted(report.files, "file"),
+        counted(report.packets, "packet"),
+        bytes_text(report.bytes),
+        report.damage.len()
+    );
+    if report.missing_packets > 0 || report.repair.is_some() {
+        text += &format!(", {} missing", report.missing_packets);
+    }
+    text + report.repair.as_ref().map_or("", repair_line)
+}
+
+fn verified_exit(report: &VerifyReport) -> Exit {
     let is_told = report.missing_unknown.is_none();
     let is_whole = is_told && report.damage.is_empty() && report.missing_packets == 0;
-    Ok(Exit::of_integrity(is_whole))
+    Exit::of_integrity(is_whole)
 }
 
 fn missing_line(missing: &Missing) -> String {
@@ -136,5 +142,48 @@ fn repair_line(repair: &RepairResult) -> &'static str {
         "\nthere is nothing to repair"
     } else {
         "\nnothing was changed; --confirm opens the storage without what is missing"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_finding_alone_is_told_and_decides_the_exit_code() {
+        let damage = json!([{ "file": "f", "offset": 7, "what": "torn" }]);
+        let missing = json!([{ "first": 3, "last": 4, "file": "f", "offset": 9, "length": 5 }]);
+        let nothing = "0 files, 0 packets, 0 B read, 0 damaged";
+        for (result, exit, text) in [
+            (json!({}), Exit::Done, nothing.to_owned()),
+            (
+                json!({ "missing_unknown": "a.repairs is damaged" }),
+                Exit::NoMatchOrDamage,
+                format!(
+                    "it is not known which packets are missing: a.repairs is damaged\n{nothing}"
+                ),
+            ),
+            (
+                json!({ "missing_packets": 2 }),
+                Exit::NoMatchOrDamage,
+                format!("{nothing}, 2 missing"),
+            ),
+            (
+                json!({ "missing_packets": 2, "missing": missing }),
+                Exit::NoMatchOrDamage,
+                format!("missing: packets 3 to 4: f at 9, 5 bytes\n{nothing}, 2 missing"),
+            ),
+            (
+                json!({ "damage": damage }),
+                Exit::NoMatchOrDamage,
+                "damaged: f at 7: torn\n0 files, 0 packets, 0 B read, 1 damaged".to_owned(),
+            ),
+        ] {
+            let report: VerifyReport = serde_json::from_value(result.clone()).unwrap();
+            assert_eq!(verified_text(&report), text);
+            assert_eq!(verified_exit(&report), exit, "{result}");
+        }
     }
 }
