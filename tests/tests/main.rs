@@ -24,6 +24,7 @@ mod damaged_commands;
 mod damaged_files;
 mod damaged_storages;
 mod decoded_values;
+mod deleted_meanwhile;
 mod delta_table;
 mod disk_low;
 mod disk_probe;
