@@ -297,6 +297,50 @@ async fn a_power_cut_leaves_a_change_done_or_undone() {
     }
 }
 
+/// The new name of the folder of a deleted storage cannot be synced: the deletion fails, and the
+/// storage is gone. After a power failure it is there as a whole, or not at all; one whose deletion
+/// succeeded later stays deleted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_cannot_be_synced_fails_and_removes_no_file() {
+    let archive = archive().await;
+    for change in [Change::DeleteOpen, Change::DeleteFinalized] {
+        let world = change.prepare(&archive).await;
+        world.plan.forget_unsynced();
+        let failing = Fault::Fail(Errno::IO);
+        world.plan.inject(Operation::SyncFolder, 0..1, failing);
+        let error = change.run(&world, &archive).await.unwrap_err();
+        assert_eq!(error.code(), "io_error", "{change:?}: {error}");
+        assert!(error.to_string().starts_with("sync "), "{error}");
+        world.plan.heal();
+        let context = format!("{change:?} not synced");
+        assert!(!change.is_there(&world, &world.engine, &context).await);
+        let again = change.run(&world, &archive).await.unwrap_err();
+        assert_eq!(again.code(), "storage_not_found", "{again}");
+        let mut outcomes = BTreeMap::new();
+        for seed in 0..16 {
+            let copy = world.torn_copy(seed).await;
+            let is_there = change.is_there_in(&world, copy.path(), &context).await;
+            *outcomes.entry(is_there).or_insert(0) += 1;
+        }
+        assert_eq!(outcomes.len(), 2, "{context}: {outcomes:?}");
+        let new = NewStorage {
+            name: "later".into(),
+            ..NewStorage::default()
+        };
+        let storages = world.engine.storages();
+        let (later, _) = storages.create(new).await.unwrap();
+        storages.delete(later.id).await.unwrap();
+        for seed in 0..8 {
+            let copy = world.torn_copy(seed).await;
+            let engine = Engine::open(config(copy.path())).await.unwrap();
+            let found = engine.storages().get(later.id).map(|info| info.state);
+            assert_eq!(found.unwrap_err().code(), "storage_not_found", "{seed}");
+            engine.shutdown().await.unwrap();
+        }
+        world.engine.shutdown().await.unwrap();
+    }
+}
+
 /// Nothing changes a storage once it is deleted, although something still refers to it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_storage_is_not_changed() {
