@@ -24,7 +24,7 @@ use storage_format::{
 use crate::{
     StorageError,
     io::{remove_file, sync_folder},
-    io_thread::IoThread,
+    io_thread::{Hold, IoThread},
     read::read_small,
 };
 
@@ -86,7 +86,7 @@ pub struct Agents {
     folder: PathBuf,
     known: RwLock<BTreeMap<AgentId, Arc<Agent>>>,
     /// One change of a file at a time.
-    changing: tokio::sync::Mutex<()>,
+    changing: Arc<tokio::sync::Mutex<()>>,
     /// The agent that is being deleted: nothing of it is accepted until it is known whether it is.
     deleting: Mutex<Option<AgentId>>,
     io_thread: IoThread,
@@ -151,7 +151,7 @@ impl Agents {
         Ok(Self {
             folder,
             known: RwLock::new(known),
-            changing: tokio::sync::Mutex::default(),
+            changing: Arc::default(),
             deleting: Mutex::default(),
             io_thread,
             count_max,
@@ -238,7 +238,7 @@ impl Agents {
     /// When the description exceeds a limit or cannot be written.
     pub async fn register(&self, spec: AgentSpec) -> Result<Arc<Agent>, StorageError> {
         check_spec(&spec)?;
-        let _changing = self.changing.lock().await;
+        let changing = self.change().await;
         let known = self.get(&spec.id).ok();
         if let Some(known) = &known
             && known.spec == spec
@@ -270,7 +270,7 @@ impl Agents {
         file.name = spec.name;
         file.host = spec.host;
         file.attributes = spec.attributes;
-        self.put(&file).await
+        self.put(&file, &changing).await
     }
 
     /// Stores the trace metadata of an agent as it was sent.
@@ -285,13 +285,13 @@ impl Agents {
                 problem,
             });
         }
-        let _changing = self.changing.lock().await;
+        let changing = self.change().await;
         let mut file = self.file(id).await?;
         if file.metadata.as_deref() == Some(&metadata[..]) {
             return Ok(());
         }
         file.metadata = Some(metadata.to_vec());
-        self.put(&file).await.map(drop)
+        self.put(&file, &changing).await.map(drop)
     }
 
     /// Declares a stream, or changes its leaf type and codec for later packets.
@@ -303,7 +303,7 @@ impl Agents {
         id: &AgentId,
         spec: StreamSpec,
     ) -> Result<StreamSpec, StorageError> {
-        let _changing = self.changing.lock().await;
+        let changing = self.change().await;
         let known = self.get(id)?;
         if known.stream(&spec.id) == Some(&spec) {
             return Ok(spec);
@@ -334,7 +334,7 @@ impl Agents {
             }
             Err(at) => file.streams.insert(at, spec.clone()),
         }
-        self.put(&file).await.map(|_| spec)
+        self.put(&file, &changing).await.map(|_| spec)
     }
 
     /// Removes an agent that `check` does not refuse, durably. Nothing registers or changes it
@@ -344,7 +344,7 @@ impl Agents {
         id: &AgentId,
         check: impl Fn() -> Result<(), StorageError> + Clone + Send + 'static,
     ) -> Result<(), StorageError> {
-        let _changing = self.changing.lock().await;
+        let _changing = self.change().await;
         self.get(id)?;
         // Most are refused here, and their producers do not notice.
         blocking(check.clone()).await?;
@@ -364,13 +364,20 @@ impl Agents {
         synced
     }
 
-    async fn put(&self, file: &AgentFile) -> Result<Arc<Agent>, StorageError> {
+    /// Waits until no other change is under way.
+    async fn change(&self) -> Hold {
+        Arc::new(Arc::clone(&self.changing).lock_owned().await)
+    }
+
+    /// Publishes an agent file. No other change begins before its end, even if this future is
+    /// dropped, as it is when the client of spans hangs up.
+    async fn put(&self, file: &AgentFile, changing: &Hold) -> Result<Arc<Agent>, StorageError> {
         let path = self.path(&file.id);
         let bytes = file.encode().map_err(StorageError::damaged(&path))?;
         let name = FileName::Agent(file.id.clone()).to_string();
         let published = self
             .io_thread
-            .publish(self.folder.clone(), name, bytes.into())
+            .publish_holding(self.folder.clone(), name, bytes.into(), changing)
             .await;
         published.map_err(StorageError::io("write", path))?;
         crate::fault_point!(async "agents.durable");

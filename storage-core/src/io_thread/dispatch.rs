@@ -121,6 +121,7 @@ impl<B: BlockIo> Dispatcher<B> {
                 folder,
                 name,
                 content,
+                hold,
                 scope,
                 reply,
             } => {
@@ -130,6 +131,7 @@ impl<B: BlockIo> Dispatcher<B> {
                     let result = publish(&*io, &folder, &name, content).await;
                     counters.files_published.add(u64::from(result.is_ok()));
                     let _ = reply.send(result);
+                    drop(hold);
                 });
             }
             IoThreadRequest::SyncFolder {

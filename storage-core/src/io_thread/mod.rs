@@ -34,7 +34,7 @@ use storage_format::{
     frame::FrameHeader,
     index_part::{Extent, LogPosition},
 };
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedMutexGuard, mpsc, oneshot};
 
 use publish::Content;
 pub(crate) use publish::Piece;
@@ -163,6 +163,8 @@ pub(crate) enum IoThreadRequest {
         folder: PathBuf,
         name: String,
         content: Content,
+        /// Dropped at the end.
+        hold: Option<Hold>,
         /// Its cause, for the I/O trace.
         scope: Option<Scope>,
         reply: oneshot::Sender<io::Result<()>>,
@@ -177,6 +179,9 @@ pub(crate) enum IoThreadRequest {
     /// Finish every channel and stop.
     Stop,
 }
+
+/// Keeps others from a change for as long as one of its clones exists.
+pub(crate) type Hold = Arc<OwnedMutexGuard<()>>;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, IoThreadError>>;
 
@@ -318,7 +323,21 @@ impl IoThread {
         name: String,
         bytes: Bytes,
     ) -> io::Result<()> {
-        self.publish_content(folder, name, Content::Whole(bytes))
+        self.publish_content(folder, name, Content::Whole(bytes), None)
+            .await
+    }
+
+    /// As [`Self::publish`]. The hold lasts until the file is published, also when nobody waits for
+    /// that any more: a file has one temporary name.
+    pub(crate) async fn publish_holding(
+        &self,
+        folder: PathBuf,
+        name: String,
+        bytes: Bytes,
+        hold: &Hold,
+    ) -> io::Result<()> {
+        let hold = Some(Arc::clone(hold));
+        self.publish_content(folder, name, Content::Whole(bytes), hold)
             .await
     }
 
@@ -330,7 +349,7 @@ impl IoThread {
         name: String,
         pieces: mpsc::Receiver<Piece>,
     ) -> io::Result<()> {
-        self.publish_content(folder, name, Content::Pieces(pieces))
+        self.publish_content(folder, name, Content::Pieces(pieces), None)
             .await
     }
 
@@ -339,12 +358,14 @@ impl IoThread {
         folder: PathBuf,
         name: String,
         content: Content,
+        hold: Option<Hold>,
     ) -> io::Result<()> {
         let (reply, done) = oneshot::channel();
         let request = IoThreadRequest::Publish {
             folder,
             name,
             content,
+            hold,
             scope: current(),
             reply,
         };

@@ -123,6 +123,55 @@ async fn an_agent_stays_known_while_its_deletion_is_refused() {
     world.engine.shutdown().await.unwrap();
 }
 
+/// A client hangs up while its agent is written, and the disk goes on with that. Who changes the
+/// agent next waits, and so does who deletes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_waits_for_the_end_of_one_that_nobody_waits_for() {
+    let world = World::new().await;
+    let agents = Arc::clone(&world.engine.inner.services.agents);
+    for is_deleted in [false, true] {
+        // At each operation: the file is created, written, synced, renamed, and its folder synced.
+        for at in 0..5 {
+            let named = |name: &str| AgentSpec {
+                id: format!("left-{is_deleted}-{at}").parse().unwrap(),
+                name: name.into(),
+                ..spec()
+            };
+            let id = named("").id;
+            world.plan.halt_after(at);
+            tokio::select! {
+                registered = agents.register(named("first")) => panic!("{at}: {registered:?}"),
+                () = world.plan.halted() => {}
+            }
+            let (own, next) = (Arc::clone(&agents), named("second"));
+            let after = tokio::spawn(async move { own.register(next).await });
+            tokio::task::yield_now().await;
+            world.plan.resume();
+            let registered = after.await.unwrap().unwrap();
+            assert_eq!(registered.spec.name, "second", "{at}");
+            let path = world
+                .agent_path()
+                .with_file_name(FileName::Agent(id.clone()).to_string());
+            let file = AgentFile::decode(&std::fs::read(&path).unwrap()).unwrap();
+            assert_eq!(file.name, "second", "{at}");
+            if is_deleted {
+                world.plan.halt_after(at);
+                tokio::select! {
+                    registered = agents.register(named("third")) => panic!("{at}: {registered:?}"),
+                    () = world.plan.halted() => {}
+                }
+                let (own, gone) = (Arc::clone(&agents), id.clone());
+                let deleted = tokio::spawn(async move { own.remove(&gone, || Ok(())).await });
+                tokio::task::yield_now().await;
+                world.plan.resume();
+                deleted.await.unwrap().unwrap();
+                assert!(!path.exists(), "{at}: the agent came back");
+            }
+        }
+    }
+    world.engine.shutdown().await.unwrap();
+}
+
 /// An agent that was deleted while its last packets came does not keep its storage open for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storage_says_that_an_agent_was_deleted_before_its_end() {
