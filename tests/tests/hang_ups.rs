@@ -14,21 +14,33 @@ fn hang_up(server: &Server, method: &str, path: &str, fields: &str, body: &Value
     } else {
         body.to_string()
     };
+    let fields = format!("content-type: application/json\r\n{fields}");
+    let target = (method, &*format!("/api/v1{path}"));
+    hang_up_bytes(server, target, &fields, body.as_bytes(), delay);
+}
+
+/// Sends a request with this body to a path, and hangs up after `delay`.
+pub(crate) fn hang_up_bytes(
+    server: &Server,
+    (method, path): (&str, &str),
+    fields: &str,
+    body: &[u8],
+    delay: Duration,
+) {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.set_nodelay(true).unwrap();
     let head = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nhost: tracehold\r\ncontent-type: application/json\r\n\
-         {fields}content-length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: tracehold\r\n{fields}content-length: {}\r\n\r\n",
         body.len()
     );
-    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
     std::thread::sleep(delay);
     // The server may have closed the connection already.
     drop(stream.shutdown(Shutdown::Both));
 }
 
 /// From no time at all to longer than most changes take; many are short.
-fn delay(random: &mut Random) -> Duration {
+pub(crate) fn delay(random: &mut Random) -> Duration {
     let limit = [100, 400, 3000][usize::try_from(random.below(3)).unwrap()];
     Duration::from_micros(random.below(limit))
 }

@@ -42,6 +42,7 @@ mod foreign_files;
 mod formats;
 mod gzip_pieces;
 mod hang_ups;
+mod hang_ups_of_work;
 mod http2;
 mod incomplete_results;
 mod interrupted_archives;

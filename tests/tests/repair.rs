@@ -92,7 +92,7 @@ pub(crate) fn count(api: &mut Api, storage: &str, strict: bool) -> Response {
 }
 
 /// Every answer has the other packets, and says that one is missing.
-fn check_told(api: &mut Api, storage: &str, packets: u64) {
+pub(crate) fn check_told(api: &mut Api, storage: &str, packets: u64) {
     let missing = api.refused(
         "GET",
         &format!("/storages/{storage}/packets/{DAMAGED}"),
