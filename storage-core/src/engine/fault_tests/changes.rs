@@ -1,7 +1,13 @@
 //! Creations, deletions and imports while operations fail, the server is killed, or the power
 //! fails: each happens as a whole or not at all.
 
-use std::{collections::BTreeMap, ops::Range, path::Path, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use rustix::io::Errno;
 use storage_format::{StorageId, paths::FileName, storage_file::StorageState};
@@ -305,6 +311,13 @@ async fn a_deletion_that_cannot_be_synced_fails_and_removes_no_file() {
     let archive = archive().await;
     for change in [Change::DeleteOpen, Change::DeleteFinalized] {
         let world = change.prepare(&archive).await;
+        let folder = world.folder_of(&world.engine);
+        let names = |folder: &Path| {
+            let entries = std::fs::read_dir(folder).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name());
+            names.collect::<BTreeSet<_>>()
+        };
+        let before = names(&folder);
         world.plan.forget_unsynced();
         let failing = Fault::Fail(Errno::IO);
         world.plan.inject(Operation::SyncFolder, 0..1, failing);
@@ -316,6 +329,8 @@ async fn a_deletion_that_cannot_be_synced_fails_and_removes_no_file() {
         assert!(!change.is_there(&world, &world.engine, &context).await);
         let again = change.run(&world, &archive).await.unwrap_err();
         assert_eq!(again.code(), "storage_not_found", "{again}");
+        let moved = folder.with_file_name(format!(".deleted-{}", world.storage));
+        assert_eq!(names(&moved), before, "{context}");
         let mut outcomes = BTreeMap::new();
         for seed in 0..16 {
             let copy = world.torn_copy(seed).await;
