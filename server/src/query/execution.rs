@@ -9,7 +9,7 @@ use query_engine::{
     BareTimes, Cancel, Limits, ReadError, Report, Skipped, StorageSet, StoredLeaf, count,
     derived_note, field_columns, group_by, list_fields, without_derived, write_rows,
 };
-use row_formats::{Columns, Format, Known, write_groups};
+use row_formats::{Columns, Format, GroupColumn, GroupRow, Known, Out, write_groups};
 use storage_core::{Engine, StorageError};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
@@ -516,18 +516,31 @@ impl QueryTask {
                 let mut report = with_missing(report);
                 out.announce(&Summary::of(&report))?;
                 let bytes_max = self.limits.row_group_bytes;
-                let skipped: Vec<String> = report.skipped_reasons().map(str::to_owned).collect();
-                let known = Known {
-                    skipped: &skipped,
-                    notes: &report.notes,
-                };
                 let mut write = |bytes: &[u8]| out.write(bytes);
-                let notes = write_groups(*format, &columns, &rows, bytes_max, known, &mut write)?;
+                let groups = (&*columns, &*rows);
+                let notes = write_found(*format, groups, &report, bytes_max, &mut write)?;
                 report.notes.extend(notes);
                 Ok(report)
             }
         }
     }
+}
+
+/// Writes groups. Returns more notes than the report has.
+fn write_found(
+    format: Format,
+    (columns, groups): (&[GroupColumn], &[GroupRow]),
+    report: &Report,
+    row_group_bytes: usize,
+    write: &mut Out<'_>,
+) -> Result<Vec<String>, ReadError> {
+    let skipped: Vec<String> = report.skipped_reasons().map(str::to_owned).collect();
+    let known = Known {
+        skipped: &skipped,
+        notes: &report.notes,
+    };
+    let written = write_groups(format, columns, groups, row_group_bytes, known, write);
+    Ok(written?)
 }
 
 /// The columns of rows; all fields if none are named.
