@@ -98,6 +98,18 @@ fn packets_are_counted_when_their_metadata_becomes_readable() {
     }
     assert_eq!(counted(&mut api, &storage), (620, Some(0)));
 
+    // What was counted with other metadata is counted again.
+    put_metadata(&mut api, "/* CTF 1.8 */ trace {");
+    assert_eq!(counted(&mut api, &storage), (0, Some(8)));
+    assert_eq!(found(&mut api, &storage), (0, true));
+    let wider = METADATA.replace("struct { u8 v; }", "struct { u8 v; u8 w; u8 x; }");
+    put_metadata(&mut api, &wider);
+    let (half, _) = found(&mut api, &storage);
+    assert_eq!(counted(&mut api, &storage), (half, Some(0)));
+    assert!((300..=310).contains(&half), "{half}");
+    put_metadata(&mut api, METADATA);
+    assert_eq!(counted(&mut api, &storage), (620, Some(0)));
+
     server.kill();
     server.restart();
     let mut api = server.api();

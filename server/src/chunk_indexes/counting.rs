@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use io_trace::Cause;
 use query_engine::PacketTimes;
-use storage_core::{Engine, LeafFile, LeafInfo, LeafKey, LeafPackets, StorageError, StorageInfo};
+use storage_core::{Engine, LeafFile, LeafInfo, LeafPackets, StorageError, StorageInfo};
 use storage_format::data_file::HEADER_BYTES as LEAF_HEADER_BYTES;
 use storage_format::frame::{FrameHeader, FrameLocation, HEADER_BYTES};
 use storage_format::storage_file::StorageState;
-use storage_format::{Kind, LeafId, LeafType, StorageId};
+use storage_format::{Kind, LeafId, LeafType, StorageId, TimeBasis};
 use tokio::time::{Instant, timeout_at};
 use trace_kinds::has_events;
 
@@ -56,7 +56,7 @@ impl ChunkIndexes {
             tokio::pin!(counted);
             counted.as_mut().enable();
             match self.look(engine, id, LOOK_BYTES_MAX).await {
-                Ok(true) if self.due(engine, id).await.is_empty() => return,
+                Ok(true) if self.due(id).is_empty() => return,
                 Ok(_) => {}
                 // Of a storage that cannot be read now, what is known is told.
                 Err(_) => return,
@@ -81,7 +81,18 @@ impl ChunkIndexes {
         if info.state == StorageState::Finalized {
             return Ok(true);
         }
-        let (changed, bytes) = self.known.lock().counts.entry(id).or_default().begin(&keys);
+        let mut metadata = HashMap::new();
+        for key in keys.iter().filter(|key| key.path.kind == Kind::Ctf) {
+            let agent = &key.path.agent;
+            if !metadata.contains_key(agent) {
+                let checksum = engine.reading().metadata_checksum(id, agent).await?;
+                metadata.insert(agent.clone(), checksum);
+            }
+        }
+        let (changed, bytes) = {
+            let mut known = self.known.lock();
+            known.counts.entry(id).or_default().begin(&keys, &metadata)
+        };
         if changed.is_empty() || bytes > bytes_max {
             return Ok(changed.is_empty());
         }
@@ -98,12 +109,16 @@ impl ChunkIndexes {
         let looked = tokio::task::spawn_blocking(move || {
             let mut looked = Vec::with_capacity(leaves.len());
             for (info, packets, bytes) in leaves {
-                let before = changed.get(&info.leaf).copied().unwrap_or_default();
+                let mut count = changed.get(&info.leaf).copied().unwrap_or_default();
                 let arrived = match info.leaf_type {
-                    LeafType::Array => of_entries(&info, before, &packets)?,
-                    LeafType::Plain => of_frames(id, &info, before, &bytes),
+                    LeafType::Array => of_entries(&info, &count, &packets)?,
+                    LeafType::Plain => of_frames(id, &info, &count, &bytes),
                 };
-                looked.extend(arrived.map(|arrived| (info.leaf, info.leaf_type, arrived)));
+                if let Some(arrived) = arrived {
+                    count.arrived = arrived;
+                    count.is_plain = info.leaf_type == LeafType::Plain;
+                    looked.push((info.leaf, count));
+                }
             }
             Ok::<_, StorageError>(looked)
         });
@@ -113,69 +128,37 @@ impl ChunkIndexes {
             return Ok(true);
         };
         count.is_known |= looked.len() == changed_count;
-        for (leaf, leaf_type, arrived) in looked {
+        for (leaf, looked) in looked {
             if let Some(count) = count.leaves.get_mut(&leaf)
-                && count.arrived.to < arrived.to
+                && count.metadata == looked.metadata
+                && count.arrived.to < looked.arrived.to
             {
-                count.arrived = arrived;
-                count.is_plain = leaf_type == LeafType::Plain;
+                count.arrived = looked.arrived;
+                count.is_plain = looked.is_plain;
             }
         }
         Ok(true)
     }
 
     /// The leaves with packets that an index may count.
-    pub(super) async fn due(&self, engine: &Engine, id: StorageId) -> HashSet<LeafId> {
-        let uncounted: HashMap<LeafId, LeafCount> = {
-            let known = self.known.lock();
-            let leaves = known
-                .counts
-                .get(&id)
-                .into_iter()
-                .flat_map(|count| &count.leaves);
-            let leaves = leaves.filter(|(_, count)| count.uncounted() > 0);
-            leaves.map(|(leaf, count)| (*leaf, *count)).collect()
-        };
-        let mut due = HashSet::new();
-        if uncounted.is_empty() {
-            return due;
-        }
-        let keys = engine.reading().leaf_keys(id).await;
-        for key in keys.map_or_else(|_| Vec::new(), |(_, keys)| keys) {
-            let Some(count) = uncounted.get(&key.leaf) else {
-                continue;
-            };
-            let metadata = self.metadata_of(engine, id, &key).await;
-            if count.is_due(key.path.kind, metadata) {
-                due.insert(key.leaf);
-            }
-        }
-        due
-    }
-
-    async fn metadata_of(&self, engine: &Engine, id: StorageId, key: &LeafKey) -> Option<u32> {
-        if key.path.kind != Kind::Ctf {
-            return None;
-        }
-        let reading = engine.reading();
-        let checksum = reading.metadata_checksum(id, &key.path.agent).await;
-        checksum.ok().flatten()
+    pub(super) fn due(&self, id: StorageId) -> HashSet<LeafId> {
+        let known = self.known.lock();
+        let leaves = known.counts.get(&id).into_iter();
+        let leaves = leaves.flat_map(|count| &count.leaves);
+        let due = leaves.filter(|(_, count)| count.is_due());
+        due.map(|(leaf, _)| *leaf).collect()
     }
 
     /// The packets of these leaves are to be counted now; if that fails, it does for the same
     /// metadata and length.
-    pub(super) async fn try_once<'k>(
-        &self,
-        engine: &Engine,
-        id: StorageId,
-        keys: impl Iterator<Item = &'k LeafKey>,
-    ) {
-        for key in keys {
-            let metadata = self.metadata_of(engine, id, key).await;
-            let mut known = self.known.lock();
-            let count = known.counts.get_mut(&id);
-            if let Some(count) = count.and_then(|count| count.leaves.get_mut(&key.leaf)) {
-                count.tried = Some((metadata, count.arrived.to));
+    pub(super) fn try_once(&self, id: StorageId, leaves: &HashSet<LeafId>) {
+        let mut known = self.known.lock();
+        let Some(counts) = known.counts.get_mut(&id) else {
+            return;
+        };
+        for leaf in leaves {
+            if let Some(count) = counts.leaves.get_mut(leaf) {
+                count.tried = Some(count.arrived.to);
             }
         }
     }
@@ -186,7 +169,7 @@ impl ChunkIndexes {
         &self,
         id: StorageId,
         leaf: LeafId,
-        packets: Option<&dyn PacketTimes>,
+        (packets, basis): (Option<&dyn PacketTimes>, TimeBasis),
         (to, events): (u64, u64),
     ) {
         let count = {
@@ -201,43 +184,55 @@ impl ChunkIndexes {
         let Some(count) = count.filter(|count| count.arrived.uncounted > 0 && to > 0) else {
             return;
         };
+        if count
+            .metadata
+            .is_some_and(|metadata| !basis.is_of(metadata))
+        {
+            return;
+        }
         let arrived = match (packets, count.indexed) {
             _ if count.arrived.to == to => Ok(count.arrived),
             (Some(packets), before) if !count.is_plain => {
                 let before = before.map(|(arrived, _)| arrived);
                 let before = before.filter(|arrived| arrived.to <= to);
                 let before = before.unwrap_or_default();
-                before.up_to(to, |from, each| packets.each(from, each))
+                before.up_to(to, count.metadata, |from, each| packets.each(from, each))
             }
             _ => return,
         };
         let Ok(arrived) = arrived else { return };
         let mut known = self.known.lock();
         let counts = known.counts.get_mut(&id);
-        if let Some(count) = counts.and_then(|count| count.leaves.get_mut(&leaf)) {
-            count.indexed = Some((arrived, events));
+        if let Some(known) = counts.and_then(|count| count.leaves.get_mut(&leaf))
+            && known.metadata == count.metadata
+        {
+            known.indexed = Some((arrived, events));
         }
     }
 }
 
-/// The packets of a leaf, of which `before` are known, from its entries in the index tree; `None`
+/// The packets of a leaf, of which those `before` are known, from its entries in the index tree; `None`
 /// if they are not in memory now. Blocks the thread.
 fn of_entries(
     info: &LeafInfo,
-    before: Arrived,
+    before: &LeafCount,
     packets: &LeafPackets,
 ) -> Result<Option<Arrived>, StorageError> {
-    let arrived = before.up_to(info.length, |from, each| packets.each(from, each))?;
+    let (arrived, metadata) = (before.arrived, before.metadata);
+    let arrived = arrived.up_to(info.length, metadata, |from, each| packets.each(from, each))?;
     Ok((arrived.packets == info.totals.packets).then_some(arrived))
 }
 
 /// The packets of a plain leaf, which has no entries, from the headers of its frames; `None` if one
 /// is damaged. Blocks the thread.
-fn of_frames(id: StorageId, info: &LeafInfo, before: Arrived, bytes: &LeafFile) -> Option<Arrived> {
-    let mut arrived = Arrived {
-        to: before.to.max(LEAF_HEADER_BYTES as u64),
-        ..before
-    };
+fn of_frames(
+    id: StorageId,
+    info: &LeafInfo,
+    before: &LeafCount,
+    bytes: &LeafFile,
+) -> Option<Arrived> {
+    let mut arrived = before.arrived;
+    arrived.to = arrived.to.max(LEAF_HEADER_BYTES as u64);
     while arrived.to < info.length {
         let window = arrived.to..info.length.min(arrived.to + FRAMES_WINDOW_BYTES);
         let (read, _) = bytes.read(std::slice::from_ref(&window)).ok()?.pop()?;
@@ -252,7 +247,7 @@ fn of_frames(id: StorageId, info: &LeafInfo, before: Arrived, bytes: &LeafFile) 
                 offset: arrived.to,
             };
             let header = FrameHeader::decode(rest, location).ok()?;
-            arrived.add(&header.facts);
+            arrived.add(&header.facts, before.metadata);
             arrived.to = arrived.to.saturating_add(header.frame_bytes());
         }
         if window.end == info.length && arrived.to < info.length {

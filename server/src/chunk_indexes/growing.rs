@@ -21,7 +21,7 @@ pub(super) async fn extend(
     ending: &Ending,
 ) -> Result<(), IndexError> {
     maker.indexes.look(&maker.engine, id, u64::MAX).await?;
-    let due = maker.indexes.due(&maker.engine, id).await;
+    let due = maker.indexes.due(id);
     let content = BundleContent::Indexes;
     let sidecars = LeafSidecars::open(&maker.engine, id, content, Cause::Index).await?;
     let (_, keys) = maker.engine.reading().leaf_keys(id).await?;
@@ -50,8 +50,7 @@ pub(super) async fn extend(
         })
         .map(|(index, (leaf, _))| (index, leaf.leaf))
         .collect();
-    let tried = opened.iter().filter(|key| due.contains(&key.leaf));
-    maker.indexes.try_once(&maker.engine, id, tried).await;
+    maker.indexes.try_once(id, &due);
     for (position, leaf) in wanted {
         index_leaf(maker, &set, id, (position, leaf), ending).await?;
     }
@@ -69,9 +68,11 @@ async fn open(
     let opened = blocking(move || {
         let set = StorageSet::open(leaves, None)?;
         set.end_with(&ending.into());
-        for (position, (leaf, uncovered)) in set.leaves().enumerate() {
+        let leaves = set.leaves().zip(set.time_bases()).enumerate();
+        for (position, ((leaf, uncovered), (_, basis))) in leaves {
+            let packets = (set.packet_times(position), basis);
             let count = (leaf.length - uncovered, set.indexed_events(position));
-            indexes.indexed(id, leaf.leaf, set.packet_times(position), count);
+            indexes.indexed(id, leaf.leaf, packets, count);
         }
         Ok(set)
     });
@@ -115,9 +116,11 @@ async fn index_leaf(
     let (set, indexing, ending) = (Arc::clone(set), maker.clone(), Arc::clone(ending));
     let indexed = blocking(move || {
         let made = indexing.index(&set, position, &ending)?;
-        if let (Some(made), Some((indexed, _))) = (&made, set.leaves().nth(position)) {
-            let (packets, indexes) = (set.packet_times(position), &indexing.indexes);
-            indexes.indexed(id, leaf, packets, (indexed.length, made.events));
+        let mut leaves = set.leaves().zip(set.time_bases());
+        if let (Some(made), Some(((indexed, _), (_, basis)))) = (&made, leaves.nth(position)) {
+            let packets = (set.packet_times(position), basis);
+            let count = (indexed.length, made.events);
+            indexing.indexes.indexed(id, leaf, packets, count);
         }
         Ok(made)
     });
