@@ -5,6 +5,7 @@ use ctf::text::{nine_digits, push_two_digits, push_unsigned};
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
 const NS_PER_SECOND_SIGNED: i64 = 1_000_000_000;
+const NS_PER_DAY: i64 = 86_400 * NS_PER_SECOND_SIGNED;
 
 /// The nanoseconds of a clock as Babeltrace prints them: rounded like a double, unlike
 /// [`ClockClass::nanoseconds`], which is exact.
@@ -109,7 +110,8 @@ impl TimeText {
         nanoseconds: i64,
         local_offset: Option<fn(i64) -> i64>,
     ) {
-        self.push(out, local(nanoseconds, local_offset).unwrap_or(nanoseconds));
+        let shown = local(nanoseconds, local_offset);
+        self.push(out, shown.map_or(nanoseconds, time_of_day));
     }
 
     /// Date and time of day; only seconds before the epoch.
@@ -121,7 +123,7 @@ impl TimeText {
     ) {
         let shown = local(nanoseconds, local_offset);
         if let Some(shown) = shown {
-            let (year, month, day) = date(shown / NS_PER_SECOND_SIGNED / 86_400);
+            let (year, month, day) = date(shown.div_euclid(NS_PER_DAY));
             push_unsigned(out, year);
             for part in [month, day] {
                 out.push(b'-');
@@ -129,22 +131,30 @@ impl TimeText {
             }
             out.push(b' ');
         }
-        self.push(out, shown.unwrap_or(nanoseconds));
+        self.push(out, shown.map_or(nanoseconds, time_of_day));
     }
 }
 
-/// The local time as nanoseconds; `None` before the epoch.
+/// A time of the same day that is not negative; the last second is cached by the whole time.
+fn time_of_day(shown: i64) -> i64 {
+    if shown < 0 {
+        shown.rem_euclid(NS_PER_DAY)
+    } else {
+        shown
+    }
+}
+
+/// The local time as nanoseconds, which may be before 1970; `None` before the epoch.
 fn local(nanoseconds: i64, local_offset: Option<fn(i64) -> i64>) -> Option<i64> {
     let seconds = local_offset.map_or(0, |of| of(nanoseconds / NS_PER_SECOND_SIGNED));
     let local = nanoseconds.checked_add(seconds.checked_mul(NS_PER_SECOND_SIGNED)?)?;
-    (nanoseconds >= 0 && local >= 0).then_some(local)
+    (nanoseconds >= 0).then_some(local)
 }
 
-/// Year, month and day of a day since 1970-01-01, which is not negative.
+/// Year, month and day of a day since 1970-01-01, or of one shortly before.
 fn date(days: i64) -> (u64, u64, u64) {
-    let mut day = days.unsigned_abs();
     // Years of 400 Gregorian years that begin on the first of March.
-    day += 719_468;
+    let day = 719_468_u64.saturating_add_signed(days);
     let era = day / 146_097;
     let of_era = day % 146_097;
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -221,6 +231,11 @@ mod tests {
         check(4_107_542_399, None, "2100-02-28 23:59:59.000000000");
         check(4_107_542_400, None, "2100-03-01 00:00:00.000000000");
         check(-1, None, "-1.000000000");
+        check(5, Some(|_| -18_000), "1969-12-31 19:00:05.000000000");
+        check(18_000, Some(|_| -18_000), "1970-01-01 00:00:00.000000000");
+        let mut out = Vec::new();
+        TimeText::default().push_local(&mut out, 5, Some(|_| -18_000));
+        assert_eq!(out, b"19:00:00.000000005");
     }
 
     #[test]
