@@ -172,6 +172,13 @@ impl<W> Reading<W> {
             while let Some((_, records, reasons)) = found.next_if(|(source, ..)| *source == index) {
                 unreadable.add(records, reasons);
             }
+            if planned.source.is_changed() {
+                let place = planned.source.place();
+                unreadable.add(
+                    1,
+                    vec![format!("{place}: it was written to while it was read")],
+                );
+            }
             report.skipped.extend(unreadable.skipped(planned.source));
         }
         report.add_slice_faults();

@@ -11,6 +11,8 @@ use io_trace::{FileTag, Scope};
 use storage_format::LeafId;
 use storage_format::index_part::PacketEntry;
 
+use crate::stamp::Stamp;
+
 /// Reads the bytes of one file, local or remote.
 ///
 /// Implemented here for local files, by the client for remote storages (one multi-range request per
@@ -55,6 +57,11 @@ pub trait Fetch: Send + Sync {
     /// The file in the I/O trace, while one is recorded.
     fn traced(&self) -> Option<TracedFile> {
         None
+    }
+
+    /// Whether bytes that were read may be others now: the file was written to since it was opened.
+    fn is_changed(&self) -> bool {
+        false
     }
 
     /// Bytes to request at once where there is a choice: large enough to be worth a round trip.
@@ -111,6 +118,8 @@ pub struct TracedFile {
 pub struct LocalFile {
     path: PathBuf,
     file: File,
+    /// As it was opened; `None` for a copy.
+    stamp: Option<Stamp>,
 }
 
 impl LocalFile {
@@ -120,9 +129,11 @@ impl LocalFile {
     ///
     /// When it cannot be opened.
     pub fn open(path: &Path) -> io::Result<LocalFile> {
+        let file = File::open(path)?;
         Ok(LocalFile {
             path: path.to_owned(),
-            file: File::open(path)?,
+            stamp: file.metadata().ok().and_then(|now| Stamp::of(&now)),
+            file,
         })
     }
 
@@ -131,6 +142,7 @@ impl LocalFile {
         LocalFile {
             path: path.to_owned(),
             file,
+            stamp: None,
         }
     }
 
@@ -291,6 +303,13 @@ impl Fetch for ClosedFile {
 impl Fetch for LocalFile {
     fn place(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn is_changed(&self) -> bool {
+        let now = self.file.metadata().ok();
+        let now = now.and_then(|now| Stamp::of(&now));
+        let stamps = self.stamp.zip(now);
+        stamps.is_some_and(|(before, now)| before.is_changed(&now))
     }
 
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {

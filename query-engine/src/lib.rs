@@ -53,6 +53,7 @@ mod sorted_rows;
 mod source;
 mod spill;
 mod spooled;
+mod stamp;
 mod stored;
 mod window;
 

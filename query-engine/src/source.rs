@@ -44,6 +44,12 @@ pub trait ChunkSource: Send + Sync {
         None
     }
 
+    /// Whether it was written to while it was read, and what was read may be neither the one nor
+    /// the other.
+    fn is_changed(&self) -> bool {
+        false
+    }
+
     /// Where its events come from, if all come from one stream of a storage.
     fn origin(&self) -> Option<&Origin> {
         None

@@ -13,6 +13,7 @@ mod archives;
 mod audit;
 mod backup;
 mod bad_metadata;
+mod changed_files;
 mod changes;
 mod clock_jumps;
 mod command_names;

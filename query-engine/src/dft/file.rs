@@ -239,6 +239,10 @@ impl ChunkSource for DftFile {
         self.unreadable
     }
 
+    fn is_changed(&self) -> bool {
+        self.fetch.is_changed()
+    }
+
     fn localize(&self, filter: &Filter) -> LocalFilter {
         localize(&answer_origin(filter, &self.origin), &self.names)
     }

@@ -209,6 +209,10 @@ impl ChunkSource for PacketFile {
         self.unreadable
     }
 
+    fn is_changed(&self) -> bool {
+        self.fetch.is_changed()
+    }
+
     fn localize(&self, filter: &Filter) -> LocalFilter {
         localize(filter, &self.origin)
     }

@@ -15,6 +15,7 @@ use trace_kinds::{Container, EachEvent, Origin, StreamContext, bare_unit};
 use super::packet_file::{localize, origin};
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
 use crate::spooled::Spooled;
+use crate::stamp::Stamp;
 use crate::stored::PacketEvents;
 use crate::{Evidence, LocalFile, ReadError};
 
@@ -26,6 +27,8 @@ pub(super) struct Input {
     container: Container,
     /// Why the copy does not have all of the input.
     fault: Option<String>,
+    /// The file as it was found; `None` for a copy.
+    stamp: Option<Stamp>,
 }
 
 impl Input {
@@ -35,6 +38,7 @@ impl Input {
             copy: None,
             container,
             fault: None,
+            stamp: stamp_of(path),
         }
     }
 
@@ -45,7 +49,13 @@ impl Input {
             copy: Some(copy.file),
             container: copy.found.container,
             fault: copy.fault,
+            stamp: None,
         }
+    }
+
+    fn is_changed(&self) -> bool {
+        let stamps = self.stamp.zip(stamp_of(&self.path));
+        stamps.is_some_and(|(before, now)| before.is_changed(&now))
     }
 
     /// The text from its start.
@@ -58,6 +68,11 @@ impl Input {
             }
         }
     }
+}
+
+fn stamp_of(path: &Path) -> Option<Stamp> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Stamp::of(&metadata)
 }
 
 /// Reads the copy from its start. All readers of a copy share the position of its file, so each has
@@ -172,6 +187,10 @@ impl ChunkSource for WholeFile {
 
     fn unused_index(&self) -> Option<String> {
         self.unused.clone()
+    }
+
+    fn is_changed(&self) -> bool {
+        self.input.is_changed()
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {
