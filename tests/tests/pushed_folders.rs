@@ -91,3 +91,29 @@ fn indexes_in_a_folder_are_skipped_and_counted() {
     }
     assert_eq!(push(&named), Vec::<String>::new());
 }
+
+#[test]
+fn files_whose_names_are_not_utf_8_are_refused_before_anything_is_sent() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let traces = folder.path().join("traces");
+    fs::create_dir(&traces).unwrap();
+    write_trace(&traces.join("a.pfw"), 10);
+    let bad = traces.join(OsStr::from_bytes(b"bad\xff.bin"));
+    fs::write(&bad, "x").unwrap();
+    let mut api = server.api();
+    let storage = api.create_storage("names");
+    for path in [&bad, &traces] {
+        let output = std::process::Command::new(harness::tracehold())
+            .args(["push", "--server", &server.url(), "--storage", &storage])
+            .arg(path)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("not UTF-8"), "{errors}");
+    }
+    assert!(api.leaves(&storage).is_empty());
+}

@@ -312,6 +312,15 @@ impl Plan {
             let what = format!("no file to push in {}", paths.join(", "));
             return Err(ClientError::input(what));
         }
+        for source in &self.sources {
+            // Reports and the provenance of packets are JSON.
+            if source.path.to_str().is_none() {
+                return Err(ClientError::input(format!(
+                    "{}: the name of the file is not UTF-8; rename it, or push a link to it",
+                    source.path.display()
+                )));
+            }
+        }
         let mut seen: BTreeMap<_, &Path> = BTreeMap::new();
         for source in &self.sources {
             if let Some(other) = seen.insert((&source.agent, &source.stream), &source.path) {
