@@ -71,7 +71,8 @@ pub use indexing::{
     LeafIndexOptions, Update, build, index_files, remove_leftovers, update_sidecar, write_sidecar,
 };
 pub use listed_fields::{FIELDS_MAX, field_columns, list_fields};
-pub use packet_files::open_paths;
+pub use packet_files::once::Once;
+pub use packet_files::{Opened, open_paths};
 pub use progress::Progress;
 pub use request::{Cancel, Limits, Report, Request, ResultOrder};
 pub use rows::write_rows;

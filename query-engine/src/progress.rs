@@ -67,7 +67,9 @@ mod tests {
             query: Some(query),
             ..Request::default()
         };
-        let sources = open_paths(std::slice::from_ref(&path), true, &request, &[]).unwrap();
+        let sources = open_paths(std::slice::from_ref(&path), true, &request, &[])
+            .unwrap()
+            .sources;
         let (found, _) = count(&sources, &request, Limits::default()).unwrap();
         assert_eq!(found, 10_000);
         let progress = &request.progress;

@@ -543,3 +543,44 @@ fn estimates_say_so_before_and_in_the_result() {
     assert!(code == 0 && !out.contains("summary"), "{out}");
     assert_eq!(errors.matches("estimate").count(), 1, "{errors}");
 }
+
+#[test]
+fn a_file_that_is_named_twice_is_read_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let below = folder.path().join("below");
+    fs::create_dir(&below).unwrap();
+    let path = below.join("trace.pfw");
+    write_trace(&path, 30);
+    symlink("trace.pfw", below.join("the-same.pfw")).unwrap();
+    fs::hard_link(&path, folder.path().join("linked.pfw")).unwrap();
+    let recorded = folder.path().join("recorded");
+    copy_all(&small_traces()[0], &recorded);
+    let (_, alone, _) = run(&["query", recorded.to_str().unwrap(), "--count"]);
+    let alone: u64 = alone.trim().parse().unwrap();
+    let word = |path: &Path| path.to_str().unwrap().to_owned();
+    let linked = word(&folder.path().join("linked.pfw"));
+    let [path, below, recorded, all] = [&*path, &*below, &*recorded, folder.path()].map(word);
+    for (words, events, warnings) in [
+        (&[&path][..], 30, 0),
+        (&[&path, &path], 30, 1),
+        (&[&path, &linked], 30, 1),
+        (&[&below], 30, 1),
+        (&[&below, &path], 30, 2),
+        (&[&recorded, &recorded], alone, 1),
+        (&[&all, &below, &recorded], alone + 30, 5),
+    ] {
+        let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
+        let (_, out, errors) = run(&[&["query"], &words[..], &["--count"]].concat());
+        assert_eq!(out.trim(), events.to_string(), "{words:?}: {errors}");
+        let lines = errors.lines().filter(|line| line.contains("warning: "));
+        assert_eq!(lines.count(), warnings, "{words:?}: {errors}");
+    }
+    let (code, out, errors) = run(&["index", "--json", &below, &path]);
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (code, report["files"].as_array().unwrap().len()),
+        (0, 1),
+        "{errors}"
+    );
+    assert_eq!(errors.matches("it is read once").count(), 2, "{errors}");
+}

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use clap::Args;
 use io_analysis::{TextTable, bytes_text};
 use query_engine::{
-    IndexFile, IndexOptions, Indexed, Limits, Progress, ReadError, Scratch, Update, index_files,
-    remove_leftovers, sidecar_path,
+    IndexFile, IndexOptions, Indexed, Limits, Once, Progress, ReadError, Scratch, Update,
+    index_files, remove_leftovers, sidecar_path,
 };
 use serde_json::{Value, json};
 
@@ -80,6 +80,7 @@ impl Index {
                 }
             }
         }
+        retain_each_once(context, &mut files);
         remove_leftovers_next_to(&files);
         let is_empty = files.is_empty() && refused == 0;
         if is_empty {
@@ -122,6 +123,15 @@ impl Index {
             context.out().write_all(text.as_bytes())?;
         }
         Ok(failure.unwrap_or(Exit::of_integrity(!is_damaged)))
+    }
+}
+
+/// Keeps each file once, however often it was named: two threads would write the same index.
+fn retain_each_once(context: &Context, files: &mut Vec<IndexFile>) {
+    let mut once = Once::default();
+    files.retain(|file| once.is_first(file.path()));
+    for repeated in once.into_repeated() {
+        context.note(format!("warning: {repeated}"));
     }
 }
 

@@ -11,6 +11,7 @@
 
 pub(crate) mod chrome;
 pub(crate) mod folder;
+pub(crate) mod once;
 pub(crate) mod otlp;
 pub(crate) mod packet_file;
 pub(crate) mod packet_index;
@@ -32,6 +33,7 @@ use trace_kinds::otlp::file::FileForm;
 use trace_kinds::{Container, Content, Recognized, StreamContext};
 
 use self::folder::FolderContents;
+use self::once::Once;
 use self::packet_file::PacketFile;
 use self::packet_index::{PacketIndex, unused};
 use crate::dft::{DftFile, DftSet};
@@ -79,9 +81,17 @@ impl InputFormat {
     }
 }
 
+/// What was opened.
+pub struct Opened {
+    /// What is read.
+    pub sources: Vec<Box<dyn ChunkSource>>,
+    /// A line for each file that was named again, by whatever name, and is read once.
+    pub repeated: Vec<String>,
+}
+
 /// Opens files and folders of any kind as sources: folders of CTF traces, DFTracer files, Chrome
 /// traces, RocksDB traces, I/O traces of a server and files of spans. With `use_sidecars`, the
-/// sidecars next to them are used.
+/// sidecars next to them are used. Each file is opened once.
 ///
 /// # Errors
 ///
@@ -91,15 +101,18 @@ pub fn open_paths(
     use_sidecars: bool,
     request: &Request,
     fields: &[FieldPath],
-) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
+) -> Result<Opened, ReadError> {
     let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
     let mut lines = Vec::new();
+    let mut once = Once::default();
     let (mut files, mut damaged) = (Vec::new(), Vec::new());
     for path in paths {
         if path.is_dir() {
             let contents = FolderContents::of(path)?;
             for trace in contents.traces {
-                folder::open(&trace, use_sidecars, &mut sources)?;
+                if once.is_first(&trace) {
+                    folder::open(&trace, use_sidecars, &mut sources)?;
+                }
             }
             files.extend(contents.files);
             damaged.extend(contents.damaged);
@@ -107,6 +120,8 @@ pub fn open_paths(
             files.push(path.clone());
         }
     }
+    files.retain(|path| once.is_first(path));
+    damaged.retain(|path| once.is_first(path));
     for path in files {
         if let Some(copy) = spooled(&path)? {
             let found = copy.found;
@@ -141,7 +156,10 @@ pub fn open_paths(
     if !lines.is_empty() {
         sources.extend(DftSet::of(lines).sources_for(request, fields)?);
     }
-    Ok(sources)
+    Ok(Opened {
+        sources,
+        repeated: once.into_repeated(),
+    })
 }
 
 /// A stream file of an I/O trace, without its folder.

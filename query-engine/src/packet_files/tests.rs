@@ -141,7 +141,7 @@ fn request(query: &str) -> Request {
 
 fn ask_count(paths: &[PathBuf], query: &str, indexed: bool) -> (u64, Report) {
     let request = request(query);
-    let sources = open_paths(paths, indexed, &request, &[]).unwrap();
+    let sources = open_paths(paths, indexed, &request, &[]).unwrap().sources;
     count(&sources, &request, Limits::default()).unwrap()
 }
 
@@ -158,7 +158,7 @@ fn answers(paths: &[PathBuf], query: &str, indexed: bool) -> (String, Report) {
         rows.extend_from_slice(row);
         Ok(())
     };
-    let sources = open_paths(paths, indexed, &request, &[]).unwrap();
+    let sources = open_paths(paths, indexed, &request, &[]).unwrap().sources;
     let mut format = Ndjson::default();
     let report = write_rows(
         &sources,
@@ -175,7 +175,9 @@ fn answers(paths: &[PathBuf], query: &str, indexed: bool) -> (String, Report) {
         let spec = GroupSpec::by(field);
         let columns = spec.columns().unwrap();
         let of_field = std::slice::from_ref(&path);
-        let sources = open_paths(paths, indexed, &request, of_field).unwrap();
+        let sources = open_paths(paths, indexed, &request, of_field)
+            .unwrap()
+            .sources;
         let (groups, _) = group_by(&sources, &request, &spec, limits).unwrap();
         for group in groups {
             write_group_ndjson(&columns, &group, &mut rows);
@@ -380,7 +382,9 @@ fn stale_foreign_and_damaged_indexes_are_reported_and_not_used() {
     let paths = sample(&folder);
     index(&paths, &options(100, &["n"]));
     let unused = || {
-        let sources = open_paths(&paths, true, &Request::default(), &[]).unwrap();
+        let sources = open_paths(&paths, true, &Request::default(), &[])
+            .unwrap()
+            .sources;
         sources
             .iter()
             .filter_map(|source| source.unused_index())
@@ -557,7 +561,9 @@ fn what_is_whole_of_a_damaged_trace_is_read_and_the_rest_is_told() {
                     assert_eq!(is_damaged, file.path().ends_with("a"), "{what}");
                 }
             }
-            let sources = open_paths(&paths, is_indexed, &request, &[]).unwrap();
+            let sources = open_paths(&paths, is_indexed, &request, &[])
+                .unwrap()
+                .sources;
             let (found, report) = count(&sources, &request, Limits::default()).unwrap();
             assert!(!report.is_complete(), "{what}");
             assert_eq!(report.skipped.len(), 1, "{what}: {:?}", report.skipped);

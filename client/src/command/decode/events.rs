@@ -28,7 +28,7 @@ pub(super) fn decode(
     selection: &Selection<'_>,
 ) -> Result<bool, CommandError> {
     let paths: [PathBuf; 1] = [path.to_owned()];
-    let sources = open_paths(&paths, false, &Request::default(), &[])?;
+    let sources = open_paths(&paths, false, &Request::default(), &[])?.sources;
     let begin = if selection.needs_begin() {
         first_instant(&sources)?
     } else {

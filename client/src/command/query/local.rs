@@ -23,8 +23,11 @@ pub(super) fn run_files(
     no_index: bool,
     options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
-    let sources = open_paths(files, !no_index, &options.request, &options.fields())?;
-    run(context, &sources, options, &|_| {})
+    let opened = open_paths(files, !no_index, &options.request, &options.fields())?;
+    for repeated in &opened.repeated {
+        context.note(format!("warning: {repeated}"));
+    }
+    run(context, &opened.sources, options, &|_| {})
 }
 
 pub(super) fn run_mounted(

@@ -22,7 +22,9 @@ fn answers(path: &PathBuf, query: &str, use_sidecars: bool) -> (String, Report) 
     let limits = Limits::default();
     let mut rows = Vec::new();
     let paths = std::slice::from_ref(path);
-    let sources = open_paths(paths, use_sidecars, &request, &[]).unwrap();
+    let sources = open_paths(paths, use_sidecars, &request, &[])
+        .unwrap()
+        .sources;
     let report = write_rows(
         &sources,
         &request,
@@ -40,7 +42,9 @@ fn answers(path: &PathBuf, query: &str, use_sidecars: bool) -> (String, Report) 
         let spec = GroupSpec::by(field);
         let field = FieldPath::new(field);
         let wanted = std::slice::from_ref(&field);
-        let sources = open_paths(paths, use_sidecars, &request, wanted).unwrap();
+        let sources = open_paths(paths, use_sidecars, &request, wanted)
+            .unwrap()
+            .sources;
         let (groups, _) = group_by(&sources, &request, &spec, limits).unwrap();
         writeln!(text, "{groups:?}").unwrap();
     }
@@ -167,7 +171,9 @@ fn a_begin_without_an_end_is_said() {
 fn groups(path: &PathBuf, use_sidecars: bool) -> (String, Report) {
     let (request, limits) = (Request::default(), Limits::default());
     let paths = std::slice::from_ref(path);
-    let sources = open_paths(paths, use_sidecars, &request, &[]).unwrap();
+    let sources = open_paths(paths, use_sidecars, &request, &[])
+        .unwrap()
+        .sources;
     let (groups, report) = group_by(&sources, &request, &GroupSpec::by("name"), limits).unwrap();
     (format!("{groups:?}"), report)
 }

@@ -18,7 +18,9 @@ fn answers(path: &Path, query: &str, use_sidecars: bool) -> (String, Report) {
         ..Request::default()
     };
     let mut rows = Vec::new();
-    let sources = open_paths(&[path.to_owned()], use_sidecars, &request, &[]).unwrap();
+    let sources = open_paths(&[path.to_owned()], use_sidecars, &request, &[])
+        .unwrap()
+        .sources;
     let report = write_rows(
         &sources,
         &request,
