@@ -190,9 +190,7 @@ pub enum ReadError {
     #[error("cannot write the rows")]
     Output(#[source] std::io::Error),
     /// Buffered rows cannot be spilled.
-    #[error(
-        "cannot write buffered rows to a temporary file; set TMPDIR to a folder with free space"
-    )]
+    #[error("cannot write buffered rows to a temporary file")]
     Spill(#[source] std::io::Error),
 }
 

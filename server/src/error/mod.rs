@@ -191,6 +191,16 @@ fn failed_query(error: &ReadError) -> Problem {
         ReadError::Fetch { source, .. } if is_unfetched(source) => {
             problem("object_store_unavailable").retry_after(RETRY_SECONDS)
         }
+        ReadError::Spill(source) if lacks_space(source) => problem("disk_full")
+            .cause(
+                "rows that wait to be put in order are written to the data folder, and its disk \
+                 has no room for them",
+            )
+            .remedy(
+                "delete storages or add space; or narrow the query, give it a limit, or raise \
+                 query.waiting_bytes_max",
+            )
+            .retry_after(RETRY_DISK_SECONDS),
         _ => problem("io_error"),
     };
     let mut detail = error.to_string();
@@ -200,6 +210,14 @@ fn failed_query(error: &ReadError) -> Problem {
         source = inner.source();
     }
     problem.detail(detail)
+}
+
+fn lacks_space(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded
+    )
 }
 
 /// The problem of an invalid expression, with its location and a caret below it.
@@ -222,5 +240,29 @@ fn invalid_query(error: &QueryError) -> Problem {
 impl From<IdError> for Problem {
     fn from(error: IdError) -> Self {
         problem("invalid_id").detail(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use super::*;
+
+    #[test]
+    fn rows_without_room_on_the_disk_are_its_problem() {
+        let problem_of = |kind: ErrorKind| {
+            let error = AnswerError::Read(ReadError::Spill(Error::from(kind)));
+            format!("{:?}", Problem::from(error))
+        };
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            let problem = problem_of(kind);
+            assert!(problem.contains("disk_full"), "{problem}");
+            assert!(problem.contains("waiting_bytes_max"), "{problem}");
+        }
+        let other = problem_of(ErrorKind::PermissionDenied);
+        assert!(other.contains("io_error"), "{other}");
+        // The server has a folder of its own.
+        assert!(!other.contains("TMPDIR"), "{other}");
     }
 }

@@ -334,7 +334,10 @@ impl From<ReadError> for CommandError {
             }
             ReadError::Fetch { place, source } => CommandError::io(place, source),
             ReadError::Output(source) => CommandError::Output(source),
-            ReadError::Spill(source) => CommandError::io("a temporary file", source),
+            ReadError::Spill(source) => CommandError::io(
+                "a temporary file; set TMPDIR to a folder with free space",
+                source,
+            ),
             ReadError::Gzip { place, source } => CommandError::damage(place, source),
             ReadError::Decode { place, source } => CommandError::damage(place, source),
             ReadError::Sidecar { place, source } => CommandError::damage(place, source),
