@@ -95,7 +95,10 @@ pub enum ReadError {
         source: chunk_index::DamagedWindow,
     },
     /// The file was truncated after it was opened or indexed.
-    #[error("{place} is shorter than when it was indexed; index it again")]
+    #[error(
+        "{place} is shorter than when it was opened or indexed; read it again, and index it again if it \
+             has an index"
+    )]
     Shrunk {
         /// The file.
         place: String,

@@ -580,3 +580,21 @@ fn what_is_whole_of_a_damaged_trace_is_read_and_the_rest_is_told() {
         assert_eq!(counts, [expected, expected], "{what}");
     }
 }
+
+#[test]
+fn a_file_that_shrinks_while_it_is_read_needs_no_index_to_be_told() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("trace.pfw");
+    let line = r#"{"id":1,"name":"n","cat":"c","pid":1,"tid":1,"ts":1,"dur":1,"ph":"X"}"#;
+    fs::write(&path, format!("{line}\n").repeat(100)).unwrap();
+    let request = request("");
+    let sources = open_paths(std::slice::from_ref(&path), false, &request, &[]);
+    let sources = sources.unwrap().sources;
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(1_000).unwrap();
+    let said = match count(&sources, &request, Limits::default()) {
+        Ok((_, report)) => report.skipped_reasons().collect::<Vec<_>>().join("\n"),
+        Err(error) => error.to_string(),
+    };
+    assert!(said.contains("when it was opened or indexed"), "{said}");
+}

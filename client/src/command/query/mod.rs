@@ -357,9 +357,11 @@ impl From<ReadError> for CommandError {
             ReadError::Cancelled | ReadError::SplitOutdated { .. } => {
                 CommandError::usage(error.to_string())
             }
-            ReadError::Shrunk { ref place } => {
-                CommandError::damage(place, "shorter than when it was indexed; index it again")
-            }
+            ReadError::Shrunk { ref place } => CommandError::damage(
+                place,
+                "shorter than when it was opened or indexed; read it again, and index it again if \
+                 it has an index",
+            ),
         }
     }
 }
