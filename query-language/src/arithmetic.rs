@@ -3,12 +3,14 @@
 //! | operands | result |
 //! | --- | --- |
 //! | integers with `+`, `-`, `*`, `//` (quotient, rounded down), `%` (remainder of `//`) | exact |
-//! | `/`, or a fraction with any operator | the 64-bit fraction of the operation |
+//! | `//` and `%` with a fraction | the 64-bit fraction nearest to the exact result ([`division`](crate::division)) |
+//! | `/`, or a fraction with another operator | the 64-bit fraction of the operation |
 //! | a missing field, text that spells no number, a boolean, zero as divisor | none |
 //! | a result that has neither 64 bits nor is a finite fraction | none |
 
 use std::fmt;
 
+use crate::division::{quotient, remainder};
 use crate::{FieldId, FieldPath, FieldSource, FieldTable, Number, Value};
 
 /// An operation on two numbers.
@@ -43,18 +45,17 @@ impl Operator {
         {
             return self.of_integers(left, right).map(Number::Int);
         }
-        let (left, right) = (float(left), float(right));
         let divides = !matches!(self, Operator::Plus | Operator::Minus | Operator::Times);
-        if divides && right == 0.0 {
+        if divides && float(right) == 0.0 {
             return None;
         }
         let result = match self {
-            Operator::Plus => left + right,
-            Operator::Minus => left - right,
-            Operator::Times => left * right,
-            Operator::Over => left / right,
-            Operator::Quotient => (left / right).floor(),
-            Operator::Remainder => left - right * (left / right).floor(),
+            Operator::Plus => float(left) + float(right),
+            Operator::Minus => float(left) - float(right),
+            Operator::Times => float(left) * float(right),
+            Operator::Over => float(left) / float(right),
+            Operator::Quotient => quotient(left, right),
+            Operator::Remainder => remainder(left, right),
         };
         // Zero has one spelling.
         result.is_finite().then_some(Number::Float(result + 0.0))

@@ -54,6 +54,7 @@
 
 mod aggregate;
 mod arithmetic;
+mod division;
 mod error;
 mod field;
 mod field_list;

@@ -58,6 +58,28 @@ impl Number {
 /// Operators over two numbers.
 const OPERATORS: [&str; 6] = ["+", "-", "*", "/", "//", "%"];
 
+/// Both numbers as multiples of the same power of two, and how many of these are one.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the values are whole and in range"
+)]
+fn scaled(a: Number, b: Number) -> Option<(i128, i128, f64)> {
+    const MAX: f64 = (1_u128 << 120) as f64;
+    let times = |number: Number, unit: f64| match number {
+        Number::Whole(value) => {
+            let value = value.checked_mul(unit as i128)?;
+            ((value as f64).abs() < MAX).then_some(value)
+        }
+        Number::Fraction(value) => {
+            let value = value * unit;
+            (value.fract() == 0.0 && value.abs() < MAX).then_some(value as i128)
+        }
+    };
+    (0..100)
+        .map(|exponent| 2_f64.powi(exponent))
+        .find_map(|unit| Some((times(a, unit)?, times(b, unit)?, unit)))
+}
+
 fn apply(operator: &str, a: Number, b: Number) -> Option<Number> {
     let divides = ["/", "//", "%"].contains(&operator);
     if divides && b.float() == 0.0 {
@@ -82,14 +104,24 @@ fn apply(operator: &str, a: Number, b: Number) -> Option<Number> {
             _ => a - b * down(a, b),
         }));
     }
+    let exact = scaled(a, b).filter(|_| ["//", "%"].contains(&operator));
+    if let Some((a, b, unit)) = exact {
+        let quotient = a.div_euclid(b) - i128::from(b < 0 && a.rem_euclid(b) != 0);
+        return Some(Number::Fraction(match operator {
+            "//" => quotient as f64,
+            _ => (a - b * quotient) as f64 / unit,
+        }));
+    }
     let (a, b) = (a.float(), b.float());
     let result = match operator {
         "+" => a + b,
         "-" => a - b,
         "*" => a * b,
         "/" => a / b,
+        // Of another magnitude: the quotient is far from the next whole number, or has no fraction.
         "//" => (a / b).floor(),
-        _ => a - b * (a / b).floor(),
+        _ if a % b != 0.0 && (a < 0.0) != (b < 0.0) => a % b + b,
+        _ => a % b,
     };
     let result = if result == 0.0 { 0.0 } else { result };
     result.is_finite().then_some(Number::Fraction(result))

@@ -42,6 +42,11 @@ fn results_are_exact_or_missing() {
         ("(ret * ratio)", fraction(-0.5)),
         ("(7 // ratio)", fraction(14.0)),
         ("(7.5 % 2 + 0 * ret)", fraction(1.5)),
+        // Of the exact quotient, which is less than the nearest fraction.
+        ("(1e16 // 1.5 + 0 * ret)", fraction(6_666_666_666_666_666.0)),
+        ("(1e16 % 1.5 + 0 * ret)", fraction(1.0)),
+        ("(fhash % 1.5)", fraction(0.0)),
+        ("((fhash - 1) % 1.5)", fraction(0.5)),
         ("(0 / ret)", fraction(0.0)),
         // Brackets and precedence.
         ("(2 + 3 * ret)", int(-1)),
