@@ -123,6 +123,7 @@ fn settings_that_cannot_work_are_refused_before_the_start() {
     let not_a_folder = format!("{file} is not a folder");
     let to_nothing = format!("{link} is a link to nothing");
     let quoted = |text: &str| format!("{text:?}");
+    let to_bucket = "set it to s3://BUCKET/PREFIX";
     let such_as = [
         "such as ./data",
         "such as use_case:ci",
@@ -151,6 +152,11 @@ fn settings_that_cannot_work_are_refused_before_the_start() {
             ["a number such as 4", such_as[1]],
         ),
         (
+            "retention.label",
+            quoted("a b=="),
+            ["== compares no labels", such_as[1]],
+        ),
+        (
             "object_store.upload_label",
             quoted("=x"),
             ["needs a name", such_as[1]],
@@ -159,6 +165,21 @@ fn settings_that_cannot_work_are_refused_before_the_start() {
             "object_store.table_label",
             quoted("rating:x"),
             ["a number such as 4", such_as[1]],
+        ),
+        (
+            "object_store.url",
+            quoted("s3://"),
+            ["not a bucket", to_bucket],
+        ),
+        (
+            "object_store.url",
+            quoted("s3:///x"),
+            ["not a bucket", to_bucket],
+        ),
+        (
+            "query.index_fields",
+            quoted("args."),
+            ["not a field", such_as[2]],
         ),
         (
             "query.index_fields",

@@ -16,10 +16,17 @@ pub(super) fn invalid_labels(config: &Config) -> Vec<InvalidSetting> {
     let given = labels.into_iter().filter(|(_, text)| !text.is_empty());
     given
         .filter_map(|(key, text)| {
-            let refused = check_label_filter(&LabelFilter::parse(text)).err()?;
+            // A value that begins with `=` is written behind `:`.
+            let sign = text.find([':', '=', '<', '>', '!']);
+            let what = if sign.is_some_and(|at| text[at..].starts_with("==")) {
+                format!("is {text:?}, and == compares no labels")
+            } else {
+                let refused = check_label_filter(&LabelFilter::parse(text)).err()?;
+                format!("is {text:?}, which no storage can have: {refused}")
+            };
             Some(InvalidSetting {
                 key: key.to_owned(),
-                what: format!("is {text:?}, which no storage can have: {refused}"),
+                what,
                 remedy: "set it to a label as ?label= selects it, such as use_case:ci, or leave \
                          it empty"
                     .to_owned(),

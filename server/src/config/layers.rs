@@ -13,6 +13,7 @@ use super::data_folder::invalid_data_folder;
 use super::invalid::InvalidSetting;
 use super::labels::invalid_labels;
 use super::limits::{out_of_range, too_long};
+use super::list::items;
 use super::names::invalid_names;
 use super::otlp::invalid_listens;
 use super::settings::Config;
@@ -231,7 +232,12 @@ fn valid_part(text: &str, file: &str, defaults: &Table, errors: &mut Vec<ConfigE
             match layer.and_then(|layer| check_one(&layer).map(|()| layer)) {
                 Ok(layer) => merge(&mut valid, layer),
                 Err(OneError::Range(invalid)) => errors.push(invalid.into()),
-                Err(OneError::Type(what)) => errors.push(malformed_at(file, text, found, &what)),
+                Err(OneError::Type(what)) => {
+                    let default = known.get(key);
+                    let default = default.map_or_else(String::new, Value::to_string);
+                    let what = format!("setting {name}.{key}: {what}; the default is {default}");
+                    errors.push(malformed_at(file, text, found, &what));
+                }
             }
         }
     }
@@ -308,6 +314,14 @@ fn set_from_env(
         Some((section.clone(), key.to_owned(), value.as_table()?.clone()))
     };
     let Some((section, key, known)) = defaults.iter().find_map(in_section) else {
+        if let Some(known) = defaults.get(&rest).and_then(Value::as_table) {
+            let keys: Vec<&str> = known.keys().map(String::as_str).collect();
+            return Err(ConfigError::Environment {
+                name: name.to_owned(),
+                what: format!("{rest} is a section, and no setting"),
+                remedy: format!("name a key behind it: {name}_KEY with {}", keys.join(", ")),
+            });
+        }
         return Ok(());
     };
     let (section, key) = (section.as_str(), key.as_str());
@@ -353,6 +367,10 @@ fn typed(example: &Value, text: &str) -> Option<Value> {
     match example {
         Value::Integer(_) => text.parse().ok().map(Value::Integer),
         Value::Boolean(_) => text.parse().ok().map(Value::Boolean),
+        Value::Array(_) => {
+            let all = items(text).map(|item| Value::String(item.to_owned()));
+            Some(Value::Array(all.collect()))
+        }
         _ => Some(Value::String(text.to_owned())),
     }
 }

@@ -99,7 +99,11 @@ impl ObjectStoreConfig {
     /// The settings that contradict each other; packets may have up to `packet_bytes_max`.
     pub(super) fn invalid(&self, packet_bytes_max: u64) -> Option<InvalidSetting> {
         let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
-        let (key, what, remedy) = if self.is_on() && !self.url.starts_with("s3://") {
+        let has_bucket = |url: &str| {
+            let bucket = url.strip_prefix("s3://");
+            bucket.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+        };
+        let (key, what, remedy) = if self.is_on() && !has_bucket(&self.url) {
             (
                 "url",
                 format!("is {:?}, which is not a bucket", self.url),

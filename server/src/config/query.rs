@@ -55,7 +55,7 @@ impl QueryConfig {
         let path = |at: usize| FieldPath::new(&fields[at]);
         let what = (0..fields.len()).find_map(|at| {
             let field = &fields[at];
-            if field.trim().is_empty() {
+            if field.trim().is_empty() || field.split('.').any(str::is_empty) {
                 return Some(format!("contains {field:?}, which is not a field"));
             }
             let before = (0..at).find(|&before| path(before) == path(at))?;

@@ -81,6 +81,20 @@ fn variables_of_other_programs_are_ignored() {
 }
 
 #[test]
+fn lists_come_from_variables_with_commas() {
+    let fields = |text: &str| {
+        let config = load(
+            Some("[query]\nindex_fields = [\"args.a\"]\n"),
+            &[("TRACEHOLD_QUERY_INDEX_FIELDS", text)],
+        );
+        config.unwrap().query.index_fields
+    };
+    assert_eq!(fields("args.epoch, args.step"), ["args.epoch", "args.step"]);
+    assert_eq!(fields("args.epoch"), ["args.epoch"]);
+    assert_eq!(fields(""), [""; 0]);
+}
+
+#[test]
 fn invalid_settings_are_refused_with_location_and_remedy() {
     let check = |file: Option<&str>, env: &[(&str, &str)], wanted: &[&str]| {
         let text = refusal(file, env);
@@ -97,9 +111,24 @@ fn invalid_settings_are_refused_with_location_and_remedy() {
     check(
         Some("[http]\n  connections_max = \"x\"\n"),
         &[],
-        &["t.toml:2:21:", "string"],
+        &[
+            "t.toml:2:21:",
+            "setting http.connections_max: ",
+            "string",
+            "default is 1024",
+        ],
     );
     check(Some("[http\n"), &[], &["t.toml:1:"]);
+    check(
+        None,
+        &[("TRACEHOLD_HTTP", "x")],
+        &[
+            "TRACEHOLD_HTTP: ",
+            "section",
+            "TRACEHOLD_HTTP_KEY",
+            "listen",
+        ],
+    );
     check(
         None,
         &[("TRACEHOLD_HTTP_PORT", "1")],
@@ -177,11 +206,11 @@ fn all_that_is_invalid_is_reported() {
     let ConfigErrors(errors) = load(Some(file), &env).unwrap_err();
     let found: Vec<String> = errors.iter().map(ToString::to_string).collect();
     let wanted = [
-        "t.toml:2:19: invalid type: string",
+        "t.toml:2:19: setting http.connections_max: invalid type: string",
         "setting http.drain_seconds is -1",
         "t.toml:4:1: section [http] has no key no_key",
         "t.toml:5:2: no section [htp]",
-        "t.toml:10:6: unknown variant `tape`",
+        "t.toml:10:6: setting storage.io: unknown variant `tape`",
         "environment variable TRACEHOLD_RANGE_SIZE",
         "environment variable TRACEHOLD_RUNTIME_THREADS",
         "setting storage.disk_resume_free_percent is 1",
