@@ -55,6 +55,7 @@ pub fn list_fields(
         kind,
         kinds: BTreeMap::new(),
         omitted: 0,
+        events: 0,
     };
     let reading = read(&plan.sources, &tasks, &table, (limits, request), make)?;
     let mut report = plan.report;
@@ -63,12 +64,13 @@ pub fn list_fields(
         kind,
         kinds: BTreeMap::new(),
         omitted: 0,
+        events: 0,
     };
     for worker in workers {
         all.omitted += worker.omitted;
         for (kind, fields) in worker.kinds {
             for (field, found) in fields {
-                all.add(&kind, &field, found);
+                all.add(&kind, &field, Found { last: 0, ..found });
             }
         }
     }
@@ -99,12 +101,14 @@ struct Found {
     events: u64,
     /// A bit for each of [`TYPES`].
     types: u8,
+    /// The number of the last event that has it, in the list of one worker; 0 in that of all.
+    last: u64,
 }
 
 const TYPES: [&str; 4] = ["text", "integer", "fraction", "boolean"];
 
 impl Found {
-    fn of(value: Value<'_>) -> Found {
+    fn of(value: Value<'_>, last: u64) -> Found {
         let index = match value {
             Value::Str(_) => 0,
             Value::Int(_) | Value::Uint(_) => 1,
@@ -114,6 +118,7 @@ impl Found {
         Found {
             events: 1,
             types: 1 << index,
+            last,
         }
     }
 
@@ -129,6 +134,8 @@ struct Listing {
     kind: FieldId,
     kinds: BTreeMap<Box<[u8]>, BTreeMap<Box<str>, Found>>,
     omitted: u64,
+    /// Events so far.
+    events: u64,
 }
 
 impl Listing {
@@ -140,7 +147,10 @@ impl Listing {
             return;
         };
         if let Some(known) = fields.get_mut(field) {
-            known.events += found.events;
+            // A key with a dot and a nested member may have the same path.
+            let is_same_event = found.last != 0 && found.last == known.last;
+            known.events += if is_same_event { 0 } else { found.events };
+            known.last = found.last;
             known.types |= found.types;
         } else if fields.len() < FIELDS_MAX {
             fields.insert(field.into(), found);
@@ -158,10 +168,12 @@ impl Worker for Listing {
             Some(Value::Str(kind)) => kind,
             _ => b"",
         };
+        self.events += 1;
+        let last = self.events;
         event.each_field(&mut |field, value| {
             // The kind is requested here, and so it is among the fields.
             if !matches!(field, "agent" | "stream" | "storage" | "kind") {
-                self.add(kind, field, Found::of(value));
+                self.add(kind, field, Found::of(value, last));
             }
         });
         ControlFlow::Continue(())

@@ -584,3 +584,31 @@ fn a_file_that_is_named_twice_is_read_once() {
     );
     assert_eq!(errors.matches("it is read once").count(), 2, "{errors}");
 }
+
+#[test]
+fn a_path_that_an_event_has_twice_is_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pfw");
+    let lines: String = (0..3)
+        .map(|ts| {
+            format!(
+                "{{\"id\":{ts},\"name\":\"n\",\"cat\":\"c\",\"pid\":1,\"tid\":1,\"ts\":{ts},\"dur\":1,\
+                 \"ph\":\"X\",\"args\":{{\"a.b\":1,\"a\":{{\"b\":\"text\"}}}}}}\n"
+            )
+        })
+        .collect();
+    fs::write(&path, lines).unwrap();
+    let path = path.to_str().unwrap();
+    let (_, out, errors) = run(&["fields", path, "--json"]);
+    let listed = out
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let mut found = listed.filter(|line| line["field"] == "args.a.b");
+    let field = found.next().unwrap_or_else(|| panic!("{out} {errors}"));
+    assert_eq!(
+        (&field["events"], &field["types"]),
+        (&json!(3), &json!("text integer"))
+    );
+    let (_, count, _) = run(&["query", path, "exists(args.a.b)", "--count"]);
+    assert_eq!(count.trim(), "3");
+}
