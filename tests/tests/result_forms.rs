@@ -586,6 +586,30 @@ fn a_file_that_is_named_twice_is_read_once() {
 }
 
 #[test]
+fn what_a_killed_query_has_left_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 30);
+    let mut ended = std::process::Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let name = |process: u32| folder.path().join(format!("out.csv.{process}.unfinished"));
+    let (dead, alive) = (name(ended.id()), name(std::process::id()));
+    let other = folder.path().join("other.csv.1.unfinished");
+    for path in [&dead, &alive, &other] {
+        fs::write(path, "partial").unwrap();
+    }
+    let out = folder.path().join("out.csv");
+    let (trace, out) = (trace.to_str().unwrap(), out.to_str().unwrap());
+    let (code, _, errors) = run(&["query", trace, "-o", out, "--format", "csv"]);
+    assert_eq!(code, 0, "{errors}");
+    assert!(fs::read_to_string(out).unwrap().lines().count() > 30);
+    assert_eq!(
+        [&dead, &alive, &other].map(|path| path.exists()),
+        [false, true, true]
+    );
+}
+
+#[test]
 fn a_path_that_an_event_has_twice_is_counted_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.pfw");

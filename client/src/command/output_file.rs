@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use super::output_path::{behind_links, check_output};
 use super::{CommandError, Context};
 
+/// How the name of a file ends that a command has not completed, behind the number of its process.
+const UNFINISHED: &str = ".unfinished";
+
 /// A file that receives a result. It has its name once the result is complete; until then, a file
 /// that had the name before is unchanged.
 #[derive(Debug)]
@@ -36,13 +39,15 @@ impl OutputFile {
                 None,
             )
         } else {
+            remove_stale(&path);
             let mut name = path.as_os_str().to_owned();
-            name.push(format!(".{}.unfinished", std::process::id()));
+            name.push(format!(".{}{UNFINISHED}", std::process::id()));
             let unfinished = PathBuf::from(name);
-            (
-                File::create_new(&unfinished).map_err(failed)?,
-                Some(unfinished),
-            )
+            let file = File::create_new(&unfinished).map_err(failed)?;
+            // Tells other commands that this one lives, also those that do not see its process.
+            // File systems without locks lack only that.
+            let _locked = file.try_lock();
+            (file, Some(unfinished))
         };
         context.redirect(path.clone(), file);
         Ok(OutputFile { path, unfinished })
@@ -58,6 +63,34 @@ impl OutputFile {
             .map_err(|error| CommandError::io(self.path.display(), error))?;
         self.unfinished = None;
         Ok(())
+    }
+}
+
+/// Removes what commands that were killed have left of the file at `path`. What cannot be removed
+/// stays: it is in nobody's way.
+fn remove_stale(path: &Path) {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let (Some(name), Ok(entries)) = (path.file_name(), fs::read_dir(folder)) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let found = entry.file_name();
+        let process = found
+            .as_encoded_bytes()
+            .strip_prefix(name.as_encoded_bytes())
+            .and_then(|rest| rest.strip_prefix(b"."))
+            .and_then(|rest| rest.strip_suffix(UNFINISHED.as_bytes()))
+            .and_then(|digits| std::str::from_utf8(digits).ok()?.parse::<u32>().ok());
+        let Some(process) = process else { continue };
+        let is_own = process == std::process::id();
+        if (is_own || !Path::new(&format!("/proc/{process}")).exists())
+            && File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok())
+        {
+            let _removed = fs::remove_file(entry.path());
+        }
     }
 }
 
