@@ -117,3 +117,18 @@ fn files_whose_names_are_not_utf_8_are_refused_before_anything_is_sent() {
     }
     assert!(api.leaves(&storage).is_empty());
 }
+
+#[test]
+fn a_file_without_packets_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = server.api().create_storage("empty");
+    let path = folder.path().join("empty.pfw");
+    fs::write(&path, "").unwrap();
+    let url = server.url();
+    let path = path.to_str().unwrap();
+    let words = ["push", "--server", &url, "--storage", &storage, path];
+    let (code, _, errors) = run(&words);
+    assert_eq!(code, 0, "{errors}");
+    assert!(errors.contains("exports lack it"), "{errors}");
+}

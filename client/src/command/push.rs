@@ -197,6 +197,12 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
                     counted(report.unreadable_records, "record")
                 ));
             }
+            if report.packets == 0 && report.resumed_at == 0 {
+                note(format!(
+                    "note: {} has no packets: nothing of it is stored, and exports lack it",
+                    report.path.display()
+                ));
+            }
             if let Some(remark) = report.remark {
                 note(format!("note: {remark}"));
             }
