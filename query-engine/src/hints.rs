@@ -99,7 +99,9 @@ pub(crate) fn add_hints(
         if known.contains(wanted) {
             continue;
         }
-        let near = known.iter().map(|name| (distance(wanted, name), name));
+        // Written in a query, that name would mean the same field again.
+        let others = known.iter().filter(|name| FieldPath::new(name) != field);
+        let near = others.map(|name| (distance(wanted, name), name));
         let near = near.filter(|(far, _)| *far <= far_max(wanted)).min();
         let advice = match near {
             Some((_, near)) => format!("did you mean {near}?"),

@@ -636,3 +636,14 @@ fn a_path_that_an_event_has_twice_is_counted_once() {
     let (_, count, _) = run(&["query", path, "exists(args.a.b)", "--count"]);
     assert_eq!(count.trim(), "3");
 }
+
+#[test]
+fn no_hint_has_the_name_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pfw");
+    let line =
+        r#"{"id":1,"name":"n","cat":"c","pid":1,"tid":1,"ts":1,"dur":1,"ph":"X","args":"x"}"#;
+    fs::write(&path, format!("{line}\n")).unwrap();
+    let (code, _, errors) = run(&["query", path.to_str().unwrap(), "args == \"x\""]);
+    assert!(!errors.contains("did you mean args?"), "{code} {errors}");
+}
