@@ -647,3 +647,20 @@ fn no_hint_has_the_name_that_was_asked_for() {
     let (code, _, errors) = run(&["query", path.to_str().unwrap(), "args == \"x\""]);
     assert!(!errors.contains("did you mean args?"), "{code} {errors}");
 }
+
+#[test]
+fn a_name_that_several_storages_have_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &settings());
+    let mut api = server.api();
+    let ids = ["twin", "twin"].map(|name| api.create_storage(name));
+    for path in ["/query", "/query/splits"] {
+        let body = json!({ "storages": ["twin"] });
+        let response = api.call("POST", path, Some(&body));
+        assert_eq!(response.status, 400, "{path} {}", response.brief());
+        let detail = response.json()["detail"].as_str().unwrap().to_owned();
+        assert!(ids.iter().all(|id| detail.contains(id)), "{detail}");
+    }
+    let body = json!({ "storages": [ids[0]], "count": true });
+    api.done("POST", "/query", Some(&body));
+}

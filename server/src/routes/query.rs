@@ -25,6 +25,7 @@ use super::page::malformed;
 use super::refusals::{BadRequest, NotFound, TooManyRequests};
 use super::split_text::split_of;
 use crate::app_state::AppState;
+use crate::error::problem;
 use crate::problem::{Problem, ProblemDocument};
 use crate::query::{Answer, AnswerError, Question, ResultKind, Rows, RowsFormat, Summary, columns};
 
@@ -325,7 +326,8 @@ pub(super) async fn of_many(
     answer(&app, request.question(storages)?, version).await
 }
 
-/// The storages with these ids or names, without duplicates, ordered by id.
+/// The storages with these ids or names, without duplicates, ordered by id. A name that several
+/// storages have is refused.
 pub(super) fn named_storages(
     app: &AppState,
     names: Option<Vec<String>>,
@@ -344,12 +346,25 @@ pub(super) fn named_storages(
                 let problem = storage_named(&name);
                 return Err(problem);
             }
-            (Err(_), _) => found.extend(by_name),
+            (Err(_), [id]) => found.push(*id),
+            (Err(_), several) => return Err(name_of_several(&name, several)),
         }
     }
     found.sort();
     found.dedup();
     Ok(found)
+}
+
+fn name_of_several(name: &str, ids: &[StorageId]) -> Problem {
+    let shown: Vec<String> = ids.iter().take(16).map(ToString::to_string).collect();
+    problem("query_malformed")
+        .detail(format!(
+            "{} storages have the name {name:?}: {}",
+            ids.len(),
+            shown.join(", ")
+        ))
+        .cause("names of storages need not be unique, and their events would be added up")
+        .remedy("give the ids of the storages that are meant")
 }
 
 fn storage_named(name: &str) -> Problem {
