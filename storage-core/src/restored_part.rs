@@ -69,19 +69,12 @@ pub(crate) fn written_again(
     path: &Path,
     listed: &FileEntry,
     storage: StorageId,
-    sealed: Sealed,
-) -> Result<Encoded, Sealed> {
-    let header = read_at(path, 0, HEADER_BYTES).ok();
-    let header = header.and_then(|bytes| header_of(&bytes, storage));
-    let Some(header) = header else {
-        return Err(sealed);
-    };
-    let (new, sealed) = (sealed.header(), sealed.with_header(header));
-    let (bytes, footer, bases) = sealed.encode();
-    if bytes.len() as u64 == listed.length && crc32c(&bytes) == listed.checksum {
-        return Ok((header, bytes, footer, bases));
-    }
-    Err(sealed.with_header(new))
+    sealed: &Sealed,
+) -> Option<Encoded> {
+    let header = header_of(&read_at(path, 0, HEADER_BYTES).ok()?, storage)?;
+    let (bytes, footer, bases) = sealed.encode_with(header);
+    let is_listed = bytes.len() as u64 == listed.length && crc32c(&bytes) == listed.checksum;
+    is_listed.then_some((header, bytes, footer, bases))
 }
 
 /// The header of a part with these bytes, as it was written. Nothing else has its ordinals and its

@@ -44,15 +44,26 @@ pub(super) async fn extend(
     let wanted: Vec<(usize, LeafId)> = set
         .leaves()
         .enumerate()
+        .filter(|(_, (leaf, uncovered))| has_grown(leaf.length, *uncovered))
+        .map(|(index, (leaf, _))| (index, leaf.leaf))
+        .collect();
+    // Their indexes only count, and are not published: they are short, and queries that read the
+    // packets say more of those that are damaged.
+    let counted: Vec<(usize, LeafId)> = set
+        .leaves()
+        .enumerate()
         .filter(|(_, (leaf, uncovered))| {
-            let is_due = *uncovered > 0 && due.contains(&leaf.leaf);
-            is_due || has_grown(leaf.length, *uncovered)
+            let has_index = has_grown(leaf.length, *uncovered) || *uncovered == 0;
+            due.contains(&leaf.leaf) && !has_index
         })
         .map(|(index, (leaf, _))| (index, leaf.leaf))
         .collect();
     maker.indexes.try_once(id, &due);
     for (position, leaf) in wanted {
         index_leaf(maker, &set, id, (position, leaf), ending).await?;
+    }
+    for place in counted {
+        make_index(maker, &set, id, place, ending).await?;
     }
     Ok(())
 }
@@ -106,13 +117,14 @@ pub(super) async fn complete(
     failed.map_or(Ok(()), Err)
 }
 
-async fn index_leaf(
+/// Makes the index of a leaf, and notes how many events it has.
+async fn make_index(
     maker: &IndexMaker,
     set: &Arc<StorageSet>,
     id: StorageId,
     (position, leaf): (usize, LeafId),
     ending: &Ending,
-) -> Result<(), IndexError> {
+) -> Result<Option<MadeIndex>, IndexError> {
     let (set, indexing, ending) = (Arc::clone(set), maker.clone(), Arc::clone(ending));
     let indexed = blocking(move || {
         let made = indexing.index(&set, position, &ending)?;
@@ -124,7 +136,18 @@ async fn index_leaf(
         }
         Ok(made)
     });
-    let Some(MadeIndex { bytes, .. }) = indexed.await? else {
+    indexed.await
+}
+
+async fn index_leaf(
+    maker: &IndexMaker,
+    set: &Arc<StorageSet>,
+    id: StorageId,
+    (position, leaf): (usize, LeafId),
+    ending: &Ending,
+) -> Result<(), IndexError> {
+    let made = make_index(maker, set, id, (position, leaf), ending).await?;
+    let Some(MadeIndex { bytes, .. }) = made else {
         return Ok(());
     };
     let name = FileName::ChunkIndex(leaf);

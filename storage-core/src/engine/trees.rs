@@ -268,7 +268,7 @@ impl TreeLoader {
             let mut lost = storage.info().files;
             lost.retain(|file| file.role == FileRole::Index && !tree.has_part(&file.name));
             let (folder, id) = (storage.folder.clone(), storage.id);
-            let encode = move || Ok(encode_part(sealed, lost, &folder, id));
+            let encode = move || Ok(encode_part(&sealed, lost, &folder, id));
             let (file, part) = self.blocking.run(Cause::Recovery, encode).await?;
             let (header, bytes, footer, bases) = part;
             let path = storage.folder.join(&file.name);
@@ -346,18 +346,16 @@ impl TreeLoader {
 /// The part with what was sealed, and its file: the one that is `lost`, if it is the same, or a new
 /// one. Blocks the thread.
 fn encode_part(
-    sealed: Sealed,
+    sealed: &Sealed,
     lost: Vec<FileEntry>,
     folder: &Path,
     storage: StorageId,
 ) -> (FileEntry, Encoded) {
-    let sealed = match <[FileEntry; 1]>::try_from(lost) {
-        Ok([lost]) => match written_again(&folder.join(&lost.name), &lost, storage, sealed) {
-            Ok(part) => return (lost, part),
-            Err(sealed) => sealed,
-        },
-        Err(_) => sealed,
-    };
+    if let Ok([lost]) = <[FileEntry; 1]>::try_from(lost)
+        && let Some(part) = written_again(&folder.join(&lost.name), &lost, storage, sealed)
+    {
+        return (lost, part);
+    }
     let (bytes, footer, bases) = sealed.encode();
     let file = FileEntry {
         name: FileName::Index(random_u64()).to_string(),

@@ -77,7 +77,12 @@ pub(crate) struct Sealed {
 impl Sealed {
     /// The bytes of the index part, with its footer and time bases.
     pub(crate) fn encode(&self) -> (Vec<u8>, Footer, TimeBases) {
-        let mut builder = IndexPartBuilder::new(self.header);
+        self.encode_with(self.header)
+    }
+
+    /// The same with another header.
+    pub(crate) fn encode_with(&self, header: IndexPartHeader) -> (Vec<u8>, Footer, TimeBases) {
+        let mut builder = IndexPartBuilder::new(header);
         for (leaf, path, segment) in &self.leaves {
             let entries = match &segment.body {
                 SegmentBody::Memory(entries) => Some(entries.as_slice()),
@@ -99,11 +104,6 @@ impl Sealed {
 
     pub(crate) fn header(&self) -> IndexPartHeader {
         self.header
-    }
-
-    /// The same with another header.
-    pub(crate) fn with_header(self, header: IndexPartHeader) -> Self {
-        Self { header, ..self }
     }
 }
 
