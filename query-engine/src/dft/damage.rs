@@ -3,6 +3,9 @@
 use chunk_index::{DamagedPart, DftDamage};
 use trace_kinds::gzip::{DamageReason, GzipDamage};
 
+use super::head::HEAD_BYTES;
+use crate::stored::leaf_source::UNIT_LOST;
+
 /// Damaged parts that are listed in one message.
 const LISTED_MAX: usize = 4;
 
@@ -29,16 +32,21 @@ pub(crate) fn damage_of(attachment: Option<impl AsRef<[u8]>>) -> Vec<GzipDamage>
     stored.0.iter().map(damage).collect()
 }
 
-/// One message about all damage of the file `place`.
-pub(crate) fn damage_text(place: &str, damage: &[GzipDamage]) -> Option<String> {
+/// One message about all damage of the file `place`, of which no record may declare the unit.
+pub(crate) fn damage_text(
+    place: &str,
+    damage: &[GzipDamage],
+    is_unit_declared: bool,
+) -> Option<String> {
     let listed = damage.iter().take(LISTED_MAX).map(ToString::to_string);
     let listed = listed.collect::<Vec<_>>().join("; ");
-    match damage.len() {
-        0 => None,
-        len if len <= LISTED_MAX => Some(format!("{place}: {listed}")),
-        len => Some(format!(
-            "{place}: {listed}; and {} more damaged parts",
-            len - LISTED_MAX
-        )),
-    }
+    let others = match damage.len() {
+        0 => return None,
+        len if len <= LISTED_MAX => String::new(),
+        len => format!("; and {} more damaged parts", len - LISTED_MAX),
+    };
+    // Behind the start of a file, no unit is looked for.
+    let is_unit_lost = !is_unit_declared && damage.iter().any(|part| part.offset < HEAD_BYTES);
+    let unit = if is_unit_lost { UNIT_LOST } else { "" };
+    Some(format!("{place}: {listed}{others}{unit}"))
 }

@@ -36,6 +36,8 @@ pub struct DftFile {
     pub(super) len: u64,
     pub(super) gzip: bool,
     pub(super) unit: TimeUnit,
+    /// Whether a record declares the unit, as far as that matters.
+    is_unit_declared: bool,
     pub(super) names: Names,
     origin: Origin,
     /// Limits of the texts of its hashes; `None` if unknown.
@@ -112,10 +114,15 @@ impl DftFile {
         }
         // The facts include what is read from the start of a file, which takes long to decompress.
         let head = match &facts {
-            Some(facts) => Head {
-                gzip: begins_as_gzip(&local, len)?,
-                unit: unit_of(facts.unit),
-            },
+            // Where nothing is damaged, nobody asks whether the unit was declared.
+            Some(facts) if damage.is_empty() || unit_of(facts.unit) != TimeUnit::default() => {
+                Head {
+                    gzip: begins_as_gzip(&local, len)?,
+                    unit: unit_of(facts.unit),
+                    is_declared: true,
+                }
+            }
+            Some(_) => head_of(&local, len, &mut Scanner::default())?,
             None => {
                 sidecar = None;
                 head_of(&local, len, &mut Scanner::default())?
@@ -127,6 +134,7 @@ impl DftFile {
             len,
             gzip: head.gzip,
             unit: head.unit,
+            is_unit_declared: head.is_declared,
             names: Names::default(),
             origin: origin(Kind::Dft, path),
             unreadable: facts.as_ref().map(|facts| facts.broken),
@@ -155,6 +163,7 @@ impl DftFile {
             len: self.len,
             gzip: self.gzip,
             unit: self.unit,
+            is_unit_declared: self.is_unit_declared,
         }
     }
 
@@ -231,7 +240,7 @@ impl ChunkSource for DftFile {
     }
 
     fn faults(&self) -> Vec<String> {
-        let damage = damage_text(&self.place(), &self.damage);
+        let damage = damage_text(&self.place(), &self.damage, self.is_unit_declared);
         damage.into_iter().chain(self.fault.clone()).collect()
     }
 

@@ -10,7 +10,7 @@ use trace_kinds::{Container, Event};
 use crate::{Fetch, ReadError};
 
 /// Bytes at the start of a file that are read.
-const HEAD_BYTES: u64 = 256 << 10;
+pub(super) const HEAD_BYTES: u64 = 256 << 10;
 /// Bytes of text at the start of a file that are searched for its unit.
 const HEAD_TEXT_BYTES: usize = 256 << 10;
 
@@ -19,6 +19,18 @@ const HEAD_TEXT_BYTES: usize = 256 << 10;
 pub(crate) struct Head {
     pub(crate) gzip: bool,
     pub(crate) unit: TimeUnit,
+    /// Whether a record declares the unit.
+    pub(crate) is_declared: bool,
+}
+
+impl Head {
+    fn new(gzip: bool, declared: Option<TimeUnit>) -> Head {
+        Head {
+            gzip,
+            unit: declared.unwrap_or_default(),
+            is_declared: declared.is_some(),
+        }
+    }
 }
 
 /// Bytes that identify a compressed file.
@@ -41,10 +53,7 @@ pub(crate) fn head_of(
     let head = head.map_err(|error| ReadError::fetch(fetch.place(), error))?;
     let gzip = Container::of(&head) == Container::Gzip;
     if !gzip {
-        return Ok(Head {
-            gzip,
-            unit: unit_of(&head),
-        });
+        return Ok(Head::new(gzip, unit_of(&head)));
     }
     let mut text = HeadText::default();
     // That the bytes end inside a member is not an error here.
@@ -58,10 +67,7 @@ pub(crate) fn head_of(
             place: fetch.place(),
             source,
         })?;
-    Ok(Head {
-        gzip,
-        unit: unit_of(&text.0),
-    })
+    Ok(Head::new(gzip, unit_of(&text.0)))
 }
 
 #[derive(Default)]
@@ -85,16 +91,16 @@ impl TextSink for HeadText {
 }
 
 /// The unit that the start of a file declares.
-fn unit_of(head: &[u8]) -> TimeUnit {
+fn unit_of(head: &[u8]) -> Option<TimeUnit> {
     let head = &head[..head.len().min(HEAD_TEXT_BYTES)];
     let whole = memchr::memrchr(b'\n', head).map_or(0, |newline| newline + 1);
-    let mut declared = Declared(TimeUnit::default());
+    let mut declared = Declared(None);
     let decoder = DftDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
     decoder.walk(&head[..whole], &mut declared);
     declared.0
 }
 
-struct Declared(TimeUnit);
+struct Declared(Option<TimeUnit>);
 
 impl DftVisitor for Declared {
     fn event<E: Event>(&mut self, _: &E, _: Range<usize>) -> ControlFlow<()> {

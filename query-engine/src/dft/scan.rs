@@ -19,6 +19,7 @@ pub(super) struct Text<'f> {
     pub(super) len: u64,
     pub(super) gzip: bool,
     pub(super) unit: TimeUnit,
+    pub(super) is_unit_declared: bool,
 }
 
 /// Bytes per fetch.
@@ -117,7 +118,7 @@ pub(super) fn read_all(
     let scanned = scan_text(scanner, file, &mut sink)?;
     let _whole = sink.lines.finish(&mut sink.part);
     events.counters.fetched_bytes += scanned.file_len;
-    let damage = damage_text(&file.fetch.place(), &scanned.damage);
+    let damage = damage_text(&file.fetch.place(), &scanned.damage, file.is_unit_declared);
     events.counters.faults.extend(damage);
     Ok(())
 }
@@ -167,7 +168,7 @@ pub(super) fn names_of(file: Text<'_>) -> Result<HashNames, ReadError> {
             ControlFlow::Continue(())
         }
         fn metadata(&mut self, metadata: Metadata) {
-            metadata.apply(&mut self.0, &mut TimeUnit::default());
+            metadata.apply(&mut self.0, &mut None);
         }
     }
     let mut declared = Declared(HashNames::default());

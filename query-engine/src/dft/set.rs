@@ -103,8 +103,7 @@ impl DftSet {
             .iter()
             .map(Declared::of)
             .collect::<Result<_, _>>()?;
-        let mut set = HashNames::default();
-        let mut own = Vec::new();
+        let mut own: Vec<HashNames> = Vec::new();
         match &needed {
             NeededNames::HashesOf(texts) => {
                 let lens: HashSet<usize> = texts.iter().map(|(_, text)| text.len()).collect();
@@ -112,17 +111,18 @@ impl DftSet {
                     lens.contains(&name.text().len())
                         && texts.contains(&(name.kind(), name.text().into()))
                 };
+                let mut hashes = HashNames::default();
                 for declared in &mut declared {
-                    set.merge(&declared.names(&wanted)?);
+                    hashes.merge(&declared.names(&wanted)?);
                 }
-                // Declarations in the same file take precedence over those of the set.
+                // Another text of such a hash may take precedence, in a file and in the set.
                 for declared in &mut declared {
-                    let of_set =
-                        |name: &DeclaredName<'_>| set.text(name.kind(), &name.hash()).is_some();
-                    own.push(if set.is_empty() {
+                    let is_needed =
+                        |name: &DeclaredName<'_>| hashes.text(name.kind(), &name.hash()).is_some();
+                    own.push(if hashes.is_empty() {
                         HashNames::default()
                     } else {
-                        declared.names(&of_set)?
+                        declared.names(&is_needed)?
                     });
                 }
             }
@@ -131,9 +131,13 @@ impl DftSet {
                     .iter_mut()
                     .map(|declared| declared.names(&|_| true));
                 own = all.collect::<Result<_, _>>()?;
-                own.iter().for_each(|own| set.merge(own));
             }
         }
+        // In the order of their paths, however they were named.
+        let mut of_files: Vec<(&DftFile, &HashNames)> = self.files.iter().zip(&own).collect();
+        of_files.sort_by(|(a, _), (b, _)| a.path.cmp(&b.path));
+        let mut set = HashNames::default();
+        of_files.iter().for_each(|(_, own)| set.merge(own));
         let set = Arc::new(set);
         for (file, own) in self.files.iter_mut().zip(own) {
             file.names = Names {

@@ -414,6 +414,102 @@ fn different_units_are_refused_for_numbers_without_a_unit() {
     }
 }
 
+/// A record that declares something.
+fn declaration(record: &str, name: &str, value: &str) -> String {
+    format!(
+        "{{\"name\":\"{record}\",\"ph\":\"M\",\"args\":{{\"name\":\"{name}\",\"value\":\"{value}\"}}}}\n"
+    )
+}
+
+/// An event of a file, at 5,000 units.
+const HASHED: &str = "{\"name\":\"a\",\"pid\":7,\"tid\":7,\"ts\":5000,\"dur\":7,\"ph\":\"X\",\
+                      \"args\":{\"fhash\":\"aa\"}}\n";
+
+#[test]
+fn the_first_unit_of_a_file_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("units.pfw");
+    let unit = |unit| declaration("CM", "time_metric", unit);
+    std::fs::write(&path, unit("NS") + HASHED + &unit("MS") + HASHED).unwrap();
+    let paths = [path];
+    for indexed in [false, true] {
+        let counted = ask_count(&paths, &request("dur == 7ns"), indexed);
+        assert_eq!(counted.0, 2, "{indexed}");
+        write_sidecar(
+            &paths[0],
+            &build(&paths[0], &options(1 << 20)).unwrap().index,
+        )
+        .unwrap();
+    }
+}
+
+/// A hash with several names has the same one in a file that declares none, however the files are
+/// named and whatever is asked.
+#[test]
+fn names_do_not_depend_on_the_order_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut paths = Vec::new();
+    for (name, declared, events) in [("1", "/a", 10), ("2", "", 7), ("3", "/z", 5)] {
+        let path = folder.path().join(name);
+        let mut text = HASHED.repeat(events);
+        if !declared.is_empty() {
+            text.insert_str(0, &declaration("FH", declared, "aa"));
+        }
+        std::fs::write(&path, text).unwrap();
+        paths.push(path);
+    }
+    for indexed in [false, true] {
+        for _ in 0..2 {
+            paths.reverse();
+            for (query, expected) in [
+                ("fname == '/a'", 17),
+                ("fhash == '/a'", 17),
+                ("fname == '/z'", 5),
+                ("fhash == '/z'", 5),
+            ] {
+                let counted = ask_count(&paths, &request(query), indexed).0;
+                assert_eq!(counted, expected, "{query} {indexed} {paths:?}");
+            }
+        }
+        for path in &paths {
+            write_sidecar(path, &build(path, &options(1 << 20)).unwrap().index).unwrap();
+        }
+    }
+}
+
+#[test]
+fn damage_at_the_start_of_a_file_may_have_been_its_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let gzip = |text: &str| {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut encoder, text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let unit = declaration("CM", "time_metric", "NS");
+    let told = "it may have declared the unit of times, which are read as microseconds";
+    for (name, later, is_told) in [
+        ("lost", HASHED.to_owned(), true),
+        ("there", unit.clone() + HASHED, false),
+    ] {
+        let path = folder.path().join(name);
+        let mut bytes = gzip(&(unit.clone() + HASHED));
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0x55;
+        bytes.extend(gzip(&later));
+        std::fs::write(&path, bytes).unwrap();
+        for indexed in [false, true] {
+            let request = request("exists(ts)");
+            let sources = DftSet::sources(&[path.clone()], indexed, &request, &[]).unwrap();
+            let (_, report) = count(&sources, &request, Limits::default()).unwrap();
+            let reasons: Vec<&str> = report.skipped_reasons().collect();
+            assert!(!reasons.is_empty(), "{name} {indexed}");
+            let says = reasons.iter().any(|reason| reason.ends_with(told));
+            assert_eq!(says, is_told, "{name} {indexed}: {reasons:?}");
+            write_sidecar(&path, &build(&path, &options(1 << 20)).unwrap().index).unwrap();
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 

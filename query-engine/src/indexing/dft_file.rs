@@ -197,7 +197,7 @@ impl DftVisitor for Visit<'_, '_> {
 
     fn metadata(&mut self, metadata: Metadata) {
         // The unit was read from the start of the file.
-        metadata.apply(&mut self.visitor.names, &mut TimeUnit::default());
+        metadata.apply(&mut self.visitor.names, &mut None);
     }
 }
 

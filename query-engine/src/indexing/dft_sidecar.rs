@@ -56,6 +56,7 @@ pub fn update_sidecar(
                 fault: damage_text(
                     &path.display().to_string(),
                     &damage_of(index.attachment(DftDamage::NAME)),
+                    TOLD_BY_QUERIES,
                 ),
                 ..summary(Update::Fresh, &index, sidecar_bytes)
             })
@@ -64,6 +65,9 @@ pub fn update_sidecar(
         Work::Dimensions(missing) => extended(path, options, (index, &missing), scratch),
     }
 }
+
+/// What damage means for the unit of times: queries say that, which read with it.
+const TOLD_BY_QUERIES: bool = true;
 
 fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<Indexed, ReadError> {
     let Built {
@@ -89,7 +93,7 @@ fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<I
     Ok(Indexed {
         broken: Some(decoded.broken),
         columns_bytes,
-        fault: damage_text(&path.display().to_string(), &damage),
+        fault: damage_text(&path.display().to_string(), &damage, TOLD_BY_QUERIES),
         ..summary(Update::Built, &index, sidecar_bytes)
     })
 }
@@ -137,7 +141,7 @@ fn extended(
         .collect();
     Ok(Indexed {
         broken: Some(pass.decoded.broken),
-        fault: damage_text(&path.display().to_string(), &pass.damage),
+        fault: damage_text(&path.display().to_string(), &pass.damage, TOLD_BY_QUERIES),
         ..summary(Update::Extended(names), &index, sidecar_bytes)
     })
 }

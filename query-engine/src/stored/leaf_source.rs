@@ -47,7 +47,7 @@ pub(crate) struct LostDeclarations {
 }
 
 /// What the loss of a packet before the first declared unit means.
-const UNIT_LOST: &str = "; it may have declared the unit of times, which are read as microseconds";
+pub(crate) const UNIT_LOST: &str = "; it may have declared the unit of times, which are read as microseconds";
 
 enum Part {
     /// With the number of records that cannot be read.

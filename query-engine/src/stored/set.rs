@@ -326,12 +326,13 @@ impl StorageSet {
         for open in self.leaves.iter_mut().filter(dft) {
             let (own, is_damaged) = open.names()?;
             open.lost.names = is_damaged;
-            of_set.merge(&own);
             of_streams
                 .entry(stream_key(&open.stored.leaf))
                 .or_default()
                 .merge(&own);
         }
+        // In the order of their ids: that in which packets arrived is another at each push.
+        of_streams.values().for_each(|own| of_set.merge(own));
         let of_streams: BTreeMap<StreamKey, Arc<HashNames>> = of_streams
             .into_iter()
             .map(|(key, names)| (key, Arc::new(names)))

@@ -336,7 +336,7 @@ impl DftVisitor for DftLines<'_> {
 
     fn metadata(&mut self, metadata: Metadata) {
         if let Metadata::Unit(unit) = metadata {
-            self.declared = Some(unit);
+            self.declared.get_or_insert(unit);
         }
     }
 }

@@ -70,11 +70,13 @@ impl Metadata {
         }
     }
 
-    /// Adds the declaration to `names` or `unit`.
-    pub fn apply(self, names: &mut HashNames, unit: &mut TimeUnit) {
+    /// Adds the declaration to `names` or `unit`. The first one of a unit counts, as of a name.
+    pub fn apply(self, names: &mut HashNames, unit: &mut Option<TimeUnit>) {
         match self {
             Metadata::Name { kind, hash, text } => names.insert(kind, hash, &text),
-            Metadata::Unit(declared) => *unit = declared,
+            Metadata::Unit(declared) => {
+                unit.get_or_insert(declared);
+            }
             Metadata::Other => {}
         }
     }

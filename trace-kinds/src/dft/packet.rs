@@ -215,11 +215,7 @@ impl DftVisitor for Output<'_, '_, '_> {
     }
 
     fn metadata(&mut self, metadata: Metadata) {
-        match metadata {
-            Metadata::Name { kind, hash, text } => self.declared.names.insert(kind, hash, &text),
-            Metadata::Unit(unit) => self.declared.unit = Some(unit),
-            Metadata::Other => {}
-        }
+        metadata.apply(&mut self.declared.names, &mut self.declared.unit);
     }
 }
 

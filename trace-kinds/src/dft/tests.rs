@@ -33,7 +33,7 @@ struct Transcript<'t> {
     text: String,
     lines: Vec<Range<usize>>,
     names: HashNames,
-    unit: TimeUnit,
+    unit: Option<TimeUnit>,
 }
 
 fn show(value: Value<'_>) -> String {
@@ -74,7 +74,7 @@ fn walk<'t>(table: &'t FieldTable, names: Names, packet: &[u8]) -> (Decoded, Tra
         text: String::new(),
         lines: Vec::new(),
         names: HashNames::default(),
-        unit: TimeUnit::default(),
+        unit: None,
     };
     let decoded =
         DftDecoder::new(table, names, TimeUnit::Microsecond).walk(packet, &mut transcript);

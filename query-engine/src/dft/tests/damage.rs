@@ -131,7 +131,10 @@ fn a_damaged_member_gives_no_rows_and_is_reported() {
                 "{fault}"
             );
             assert_eq!(count_and_faults(&path, query, true), plain, "{what}");
-            assert_eq!(indexed.fault.as_ref(), Some(fault));
+            assert!(
+                fault.starts_with(indexed.fault.as_ref().unwrap()),
+                "{fault}"
+            );
 
             let rows = |indexed| {
                 ask_rows(
