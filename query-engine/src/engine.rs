@@ -180,6 +180,11 @@ impl<W> Reading<W> {
                 );
             }
             report.skipped.extend(unreadable.skipped(planned.source));
+            for note in planned.source.notes() {
+                if !report.notes.contains(&note) {
+                    report.notes.push(note);
+                }
+            }
         }
         report.add_slice_faults();
         report.notes.extend(report.counters.pairing.notes());

@@ -73,6 +73,11 @@ pub trait ChunkSource: Send + Sync {
         Pairing::default()
     }
 
+    /// What must be said about its events, whether they are read or not. Each note is told once.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Whether [`ChunkSource::narrow`] can exclude chunks.
     fn has_columns(&self) -> bool {
         false

@@ -3,7 +3,8 @@
 //! ```text
 //! version u8 (3) | storage 16 bytes | leaf u64 | unit of times u8 (0 ns, 1 µs, 2 ms, 3 s)
 //! | CRC32C of the trace metadata u32 | metadata records u64 | unreadable records u64
-//! | flags u8 (1: bytes were damaged; 2: the unit of times may be lost)
+//! | flags u8 (1: bytes were damaged; 2: the unit of times may be lost;
+//! 4: the first packets of the stream are not in the storage)
 //! | cuts u32
 //! ```
 //!
@@ -18,6 +19,7 @@ const VERSION: u8 = 3;
 
 const DAMAGED: u8 = 1;
 const UNIT_LOST: u8 = 2;
+const LACKS_HEAD: u8 = 4;
 
 /// The leaf that an index belongs to, and how its packets were decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,8 @@ pub struct LeafFacts {
     pub is_damaged: bool,
     /// Whether no packet declares the unit, but one that cannot be read may have.
     pub is_unit_lost: bool,
+    /// Whether no packet declares the unit, but one before the first of the stream may have.
+    pub lacks_head: bool,
     /// Identifies the repairs that had cut the log of the storage; 0 if none had. A leaf has other
     /// bytes at the same offsets behind a cut.
     pub cuts: u32,
@@ -58,7 +62,11 @@ impl LeafFacts {
         out.extend_from_slice(&self.metadata.to_le_bytes());
         out.extend_from_slice(&self.broken.to_le_bytes());
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-        out.push(flag(self.is_damaged, DAMAGED) | flag(self.is_unit_lost, UNIT_LOST));
+        out.push(
+            flag(self.is_damaged, DAMAGED)
+                | flag(self.is_unit_lost, UNIT_LOST)
+                | flag(self.lacks_head, LACKS_HEAD),
+        );
         out.extend_from_slice(&self.cuts.to_le_bytes());
         out
     }
@@ -76,7 +84,7 @@ impl LeafFacts {
         let unit = unit.ok_or_else(|| reader.damaged("unknown unit of times"))?;
         let (metadata_checksum, metadata, broken) = (reader.u32()?, reader.u64()?, reader.u64()?);
         let flags = if version == 1 { 0 } else { reader.byte()? };
-        if flags & !(DAMAGED | UNIT_LOST) != 0 {
+        if flags & !(DAMAGED | UNIT_LOST | LACKS_HEAD) != 0 {
             return Err(reader.damaged("unknown flags"));
         }
         let cuts = if version < 3 { 0 } else { reader.u32()? };
@@ -90,6 +98,7 @@ impl LeafFacts {
             broken,
             is_damaged: flags & DAMAGED != 0,
             is_unit_lost: flags & UNIT_LOST != 0,
+            lacks_head: flags & LACKS_HEAD != 0,
             cuts,
         })
     }

@@ -18,6 +18,7 @@ fn leaf_facts() -> LeafFacts {
         broken: u64::MAX,
         is_damaged: true,
         is_unit_lost: false,
+        lacks_head: false,
         cuts: 0x0102_0304,
     }
 }
@@ -193,9 +194,14 @@ fn facts_of_leaves_of_earlier_versions_are_read() {
         let longer = [&bytes[..], &[0]].concat();
         assert!(LeafFacts::decode(&longer).is_err(), "{version}");
     }
+    let headless = LeafFacts {
+        lacks_head: true,
+        ..leaf_facts()
+    };
+    assert_eq!(LeafFacts::decode(&headless.encode()), Ok(headless));
     let mut unknown = leaf_facts().encode();
     let flags = unknown.len() - 5;
-    unknown[flags] = 4;
+    unknown[flags] = 8;
     assert!(LeafFacts::decode(&unknown).is_err());
 }
 

@@ -225,6 +225,7 @@ impl Build {
             broken: decoded.broken,
             is_damaged: self.is_damaged,
             is_unit_lost: open.lost.unit,
+            lacks_head: open.lost.head,
             cuts: leaf.cuts,
         };
         self.index.set_identity(self.covered);

@@ -42,12 +42,15 @@ pub struct LeafSource {
 pub(crate) struct LostDeclarations {
     /// The unit of times, which no other packet declares.
     pub(crate) unit: bool,
+    /// The same, of packets before the first that is here.
+    pub(crate) head: bool,
     /// Texts of hashes.
     pub(crate) names: bool,
 }
 
 /// What the loss of a packet before the first declared unit means.
-pub(crate) const UNIT_LOST: &str = "; it may have declared the unit of times, which are read as microseconds";
+pub(crate) const UNIT_LOST: &str =
+    "; it may have declared the unit of times, which are read as microseconds";
 
 enum Part {
     /// With the number of records that cannot be read.
@@ -319,6 +322,17 @@ impl ChunkSource for LeafSource {
             }
             _ => Vec::new(),
         }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let note = self.lost.head.then(|| {
+            format!(
+                "the first packets of {} are not here: they may have declared the unit of times, \
+                 which are read as microseconds, and names of hashes",
+                place_of(&self.origin)
+            )
+        });
+        note.into_iter().collect()
     }
 
     fn unreadable(&self) -> Option<u64> {

@@ -33,7 +33,7 @@ pub(crate) struct OpenLeaf {
     pub(crate) stored: StoredLeaf,
     /// The bytes of which events are wanted.
     pub(super) within: Range<u64>,
-    sidecar: Option<Arc<OpenSidecar>>,
+    pub(super) sidecar: Option<Arc<OpenSidecar>>,
     /// Records that cannot be read, according to the chunk index.
     unreadable: u64,
     /// Whether the chunk index is one of damaged bytes.
@@ -86,7 +86,7 @@ impl StorageSet {
             undecodable: Vec::new(),
             cache,
         };
-        let mut units: BTreeMap<StreamKey, (TimeUnit, bool)> = BTreeMap::new();
+        let mut units: BTreeMap<StreamKey, StreamUnit> = BTreeMap::new();
         let mut leaves = leaves;
         leaves.sort_by_key(|stored| (stored.leaf.storage, stored.leaf.first_number));
         for stored in leaves {
@@ -105,13 +105,18 @@ impl StorageSet {
                 leaf.path.agent.clone(),
                 leaf.path.stream.clone(),
             );
-            let (unit, is_unit_lost) = match (units.get(&key), facts) {
+            let known = match (units.get(&key), facts) {
                 (Some(known), _) => *known,
-                (None, Some(facts)) => (unit_of(facts.unit), facts.is_unit_lost),
+                (None, Some(facts)) => StreamUnit {
+                    unit: unit_of(facts.unit),
+                    is_lost: facts.is_unit_lost,
+                    lacks_head: facts.lacks_head,
+                },
                 (None, None) if kind == Kind::Dft => declared_unit(&stored)?,
-                (None, None) => (TimeUnit::default(), false),
+                (None, None) => StreamUnit::default(),
             };
-            units.insert(key, (unit, is_unit_lost));
+            let unit = known.unit;
+            units.insert(key, known);
             set.leaves.push(OpenLeaf {
                 context: StreamContext {
                     procedure: stored.trace.procedure.clone(),
@@ -127,7 +132,8 @@ impl StorageSet {
                 stored,
                 within: EVERYTHING,
                 lost: LostDeclarations {
-                    unit: is_unit_lost,
+                    unit: known.is_lost,
+                    head: known.lacks_head,
                     names: false,
                 },
                 slices: None,
@@ -320,6 +326,11 @@ impl StorageSet {
         if !filter.is_some_and(needs_names) && !columns.iter().any(text) {
             return Ok(());
         }
+        self.resolve_all()
+    }
+
+    /// Loads the texts of all hashes.
+    pub(super) fn resolve_all(&mut self) -> Result<(), ReadError> {
         let mut of_streams: BTreeMap<StreamKey, HashNames> = BTreeMap::new();
         let mut of_set = HashNames::default();
         let dft = |open: &&mut OpenLeaf| open.stored.leaf.path.kind == Kind::Dft;
@@ -433,15 +444,25 @@ pub(crate) fn belongs(
 /// Bytes of packets at the start of a stream that are searched for its unit, as in files.
 const HEAD_BYTES: u64 = 256 << 10;
 
-/// The unit that the first packets of a stream declare, and whether one that cannot be read may
-/// have declared another.
-fn declared_unit(stored: &StoredLeaf) -> Result<(TimeUnit, bool), ReadError> {
+/// What is known of the unit of times of a stream.
+#[derive(Debug, Clone, Copy, Default)]
+struct StreamUnit {
+    unit: TimeUnit,
+    /// Whether a packet that cannot be read may have declared another.
+    is_lost: bool,
+    /// Whether a packet before those that are here may have.
+    lacks_head: bool,
+}
+
+/// The unit that the first packets of a stream declare.
+fn declared_unit(stored: &StoredLeaf) -> Result<StreamUnit, ReadError> {
     let mut decoder = PacketDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
     // The query reports damaged packets.
     let mut frames = Frames::new(&stored.leaf, &*stored.data).skipping_damage();
-    let mut read_bytes = 0;
+    let (mut read_bytes, mut first) = (0, None);
     for run in &stored.leaf.runs {
-        let flow = frames.read_run(run.clone(), &mut |_, _, packet| {
+        let flow = frames.read_run(run.clone(), &mut |header, _, packet| {
+            first.get_or_insert(header.position.sequence);
             // A packet that cannot be decoded declares nothing; the query reports it.
             let _decoded = decoder.decode(packet, &mut |_| ControlFlow::Continue(()));
             read_bytes += packet.len() as u64;
@@ -457,8 +478,12 @@ fn declared_unit(stored: &StoredLeaf) -> Result<(TimeUnit, bool), ReadError> {
         }
     }
     let declared = decoder.into_declared().unit;
-    let is_lost = declared.is_none() && frames.into_damage().count > 0;
-    Ok((declared.unwrap_or_default(), is_lost))
+    let is_damaged = frames.into_damage().count > 0;
+    Ok(StreamUnit {
+        unit: declared.unwrap_or_default(),
+        is_lost: declared.is_none() && is_damaged,
+        lacks_head: declared.is_none() && !is_damaged && first.is_some_and(|first| first > 0),
+    })
 }
 
 impl OpenLeaf {

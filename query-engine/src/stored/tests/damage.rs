@@ -409,3 +409,46 @@ fn a_lost_unit_is_told_with_and_without_an_index() {
     bytes[512 + 100] ^= 1;
     check(&bytes, 1);
 }
+
+#[test]
+fn a_stream_without_its_first_packets_says_so() {
+    let unit =
+        "{\"name\":\"CM\",\"ph\":\"M\",\"args\":{\"name\":\"time_metric\",\"value\":\"US\"}}\n";
+    let line =
+        |n: usize| format!("{{\"name\":\"r\",\"pid\":1,\"tid\":1,\"ts\":{n},\"ph\":\"X\"}}\n");
+    for (declares, first, is_told) in [(false, 1, true), (false, 0, false), (true, 1, false)] {
+        let mut packets: Vec<Vec<u8>> = (0..5).map(|n| line(n).into_bytes()).collect();
+        if declares {
+            packets[3].splice(0..0, unit.bytes());
+        }
+        let (mut leaf, bytes, ends) = leaf_of(1, &packets, Codec::None);
+        if first == 1 {
+            leaf.runs = vec![ends[0]..leaf.length];
+        }
+        for index in [None, Some(indexed(&leaf, &bytes, None))] {
+            let data = Arc::new(Memory {
+                bytes: bytes.clone(),
+                ..Memory::default()
+            });
+            let set = StorageSet::open(vec![stored(&leaf, &data, index)], None).unwrap();
+            let request = Request {
+                strict: true,
+                ..Request::default()
+            };
+            let sources = set.sources(&request, &[]).unwrap();
+            let (_, report) = count(&sources, &request, Limits::default()).unwrap();
+            let notes = &report.notes;
+            assert_eq!(
+                notes.len(),
+                usize::from(is_told),
+                "{declares} {first} {notes:?}"
+            );
+            assert!(
+                notes
+                    .iter()
+                    .all(|note| note.contains("stream s1 of agent host")),
+                "{notes:?}"
+            );
+        }
+    }
+}
