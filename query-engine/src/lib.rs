@@ -82,6 +82,6 @@ pub use source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task};
 pub use spill::{spill_into, temporary_file};
 pub use stored::{
     AgentTrace, Leaf, LeafRanges, LeafSource, PacketTimes, PlannedSplit, Split, SplitError,
-    SplitLeaf, SplitPlan, SplitStorage, StorageSet, StoredLeaf, derived_note, each_packet,
-    each_raw_packet, read_packet, without_derived,
+    SplitLeaf, SplitPlan, SplitStorage, StorageSet, StoredLeaf, StreamDeclarations, derived_note,
+    each_packet, each_raw_packet, read_packet, without_derived,
 };

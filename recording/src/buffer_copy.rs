@@ -1,12 +1,17 @@
 //! Copies of the buffer into a storage.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use query_language::FieldTable;
 use serde::Serialize;
 use storage_core::{Engine, Selection, StorageError};
-use storage_format::{AgentId, StorageId};
+use storage_format::{AgentId, Kind, StorageId, StreamId};
+use trace_kinds::dft::{Names, PacketDecoder};
 
 use crate::config::{ProcessorConfig, check_chain, copy_chain};
 use crate::instant::{Instant, time_range};
-use crate::packet::OutPacket;
+use crate::packet::{OutPacket, Packet};
 use crate::recorder::Recorder;
 use crate::sink::Sink;
 use crate::{ConfigError, RecordingError};
@@ -69,27 +74,37 @@ impl Recorder {
         let mut chain = registry.chain(&spec.chain())?;
         let (from, to) = time_range(spec.from.as_ref(), spec.to.as_ref())?;
         let selection = Selection {
-            from,
-            to,
             limit: usize::MAX,
             ..Selection::default()
         };
-        let mut chosen = self.buffered(&selection);
-        chosen.retain(|packet| spec.agents.is_empty() || spec.agents.contains(&packet.agent));
+        let mut buffered = self.buffered(&selection);
+        buffered.retain(|packet| spec.agents.is_empty() || spec.agents.contains(&packet.agent));
+        let is_chosen = |packet: &Packet| packet.overlaps(from, to);
+        let chosen_packets = buffered.iter().filter(|packet| is_chosen(packet)).count();
         engine.storages().open(spec.storage).await?;
         let mut sink = Sink::new(engine, spec.storage);
         let mut copied = Copied {
-            chosen_packets: chosen.len() as u64,
+            chosen_packets: chosen_packets as u64,
             ..Copied::default()
         };
-        for packet in chosen {
+        let mut declared = BufferedDeclarations::default();
+        for packet in buffered {
+            let is_chosen = is_chosen(&packet);
+            if !is_chosen && packet.kind != Kind::Dft {
+                continue;
+            }
             let worked = tokio::task::spawn_blocking(move || {
-                let out = chain.take(&packet);
-                (chain, out)
+                let out = if is_chosen {
+                    chain.take(&packet)
+                } else {
+                    Vec::new()
+                };
+                let out = declared.with(packet, out);
+                (chain, declared, out)
             });
             let failed = |_| ConfigError::new("processors", "the chain failed".to_owned());
-            let (back, out) = worked.await.map_err(failed)?;
-            chain = back;
+            let (back, known, out) = worked.await.map_err(failed)?;
+            (chain, declared) = (back, known);
             write_all(engine, &mut sink, out, &mut copied).await?;
         }
         write_all(engine, &mut sink, chain.finish(), &mut copied).await?;
@@ -97,6 +112,45 @@ impl Recorder {
             engine.storages().finalize(spec.storage).await?;
         }
         Ok(copied)
+    }
+}
+
+/// The packets of the DFTracer streams of the buffer that declare what the others mean. They are
+/// copied if others of their stream are.
+#[derive(Default)]
+struct BufferedDeclarations(HashMap<(AgentId, StreamId), BufferedStream>);
+
+struct BufferedStream {
+    decoder: PacketDecoder,
+    /// Those that were not chosen.
+    waiting: Vec<OutPacket>,
+    is_copied: bool,
+}
+
+impl BufferedDeclarations {
+    /// What is written for a packet of which the chain made `out`.
+    fn with(&mut self, packet: Arc<Packet>, out: Vec<OutPacket>) -> Vec<OutPacket> {
+        if packet.kind != Kind::Dft {
+            return out;
+        }
+        let stream = (packet.agent.clone(), packet.stream.clone());
+        let stream = self.0.entry(stream).or_insert_with(|| BufferedStream {
+            decoder: PacketDecoder::new(&FieldTable::new(), Names::default(), packet.context.unit),
+            waiting: Vec::new(),
+            is_copied: false,
+        });
+        let declares = stream.decoder.learns_from(&packet.payload);
+        if out.iter().any(|packet| packet.derived.is_none()) {
+            stream.is_copied = true;
+        } else if declares {
+            stream.waiting.push(OutPacket::of(&packet));
+        }
+        if !stream.is_copied {
+            return out;
+        }
+        let mut all = std::mem::take(&mut stream.waiting);
+        all.extend(out);
+        all
     }
 }
 

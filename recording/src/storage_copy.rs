@@ -1,6 +1,6 @@
 //! Copies of a storage, or of a part of it, through a chain.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use ctf::{Leniency, Procedure};
 use query_language::FieldTable;
 use storage_core::{
-    BytePermit, CopiedFrom, CopyListener, CopyPush, CopyReport, CopySelection, Engine, LeafBases,
-    PacketInfo, Progress, Selection, StorageError, packet_charge,
+    BytePermit, CopiedFrom, CopyListener, CopyPush, CopyReport, CopySelection, Declaring, Engine,
+    LeafBases, PacketInfo, Progress, Selection, StorageError, packet_charge,
 };
 use storage_format::{AgentId, Kind, StorageId, StreamId};
 use tokio::time::sleep;
@@ -40,6 +40,8 @@ pub struct StorageCopySpec {
     /// Which packets, according to the index, and the time bases of the times in it: times with
     /// another basis are not used, neither here nor in the chain.
     pub selection: CopySelection,
+    /// What DFTracer streams are decoded with: their units, and the names of the whole source.
+    pub contexts: HashMap<(AgentId, StreamId), StreamContext>,
     /// Only packets that match this, as with the processor `query`.
     pub query: Option<String>,
     /// The processors that each packet passes.
@@ -68,6 +70,8 @@ struct Copying<'a> {
     sink: Sink,
     /// What packets of an agent (`ctf`) or a stream (`dft`) need to be decoded.
     contexts: HashMap<(AgentId, Option<StreamId>), Arc<StreamContext>>,
+    /// Packets that are copied if others of their stream are.
+    declaring: Declaring,
     /// Streams that the server knows.
     declared: HashSet<(AgentId, StreamId)>,
     pending: VecDeque<CopyPush>,
@@ -113,7 +117,8 @@ async fn copy_storage(
         progress,
         chain: Some(chain),
         sink: Sink::new(engine, spec.target),
-        contexts: HashMap::new(),
+        contexts: contexts_of(spec),
+        declaring: spec.selection.declaring.clone(),
         declared: HashSet::new(),
         pending: VecDeque::new(),
         began: storage_core::clock::now_ns(),
@@ -151,6 +156,15 @@ async fn copy_storage(
     copying.end().await
 }
 
+/// The contexts of the DFTracer streams of a copy.
+fn contexts_of(spec: &StorageCopySpec) -> HashMap<(AgentId, Option<StreamId>), Arc<StreamContext>> {
+    let contexts = spec.contexts.iter().map(|((agent, stream), context)| {
+        let stream = (agent.clone(), Some(stream.clone()));
+        (stream, Arc::new(context.clone()))
+    });
+    contexts.collect()
+}
+
 impl Copying<'_> {
     async fn copy(&mut self, info: PacketInfo) -> Result<(), RecordingError> {
         let stream = (info.agent.clone(), info.stream.clone());
@@ -162,12 +176,22 @@ impl Copying<'_> {
                 .await?;
             self.declared.insert(stream);
         }
-        let size = u64::from(info.entry.raw_size);
-        let permit = self.reserve(size).await?;
+        let permit = self.reserve(u64::from(info.entry.raw_size)).await?;
+        let packet = self.read(info.clone()).await?;
+        let out = self.work(move |chain| chain.take(&packet)).await?;
+        drop(permit);
+        if out.iter().any(|packet| packet.derived.is_none()) {
+            let before = self.declaring.take_before(&info);
+            self.copy_unchanged(before).await?;
+        }
+        self.write(out, Some(from)).await
+    }
+
+    async fn read(&mut self, info: PacketInfo) -> Result<Packet, StorageError> {
         let basis = self.bases.of(info.leaf, info.kind);
         let facts = basis.known(&info.entry.facts);
         let context = self.context(&info).await?;
-        let packet = Packet {
+        Ok(Packet {
             agent: info.agent.clone(),
             stream: info.stream.clone(),
             kind: info.kind,
@@ -181,10 +205,21 @@ impl Copying<'_> {
                 .read_payload(self.source, info)
                 .await?,
             context,
-        };
-        let out = self.work(move |chain| chain.take(&packet)).await?;
-        drop(permit);
-        self.write(out, Some(from)).await
+        })
+    }
+
+    /// Copies the packets with these numbers past the chain.
+    async fn copy_unchanged(&mut self, numbers: BTreeSet<u64>) -> Result<(), RecordingError> {
+        for number in numbers {
+            self.progress.check()?;
+            let info = self.engine.reading().packet(self.source, number).await?;
+            let from = CopiedFrom::of(&info);
+            let permit = self.reserve(u64::from(info.entry.raw_size)).await?;
+            let packet = self.read(info).await?;
+            drop(permit);
+            self.write(vec![OutPacket::of(&packet)], Some(from)).await?;
+        }
+        Ok(())
     }
 
     /// Runs the chain on a thread for blocking work.
@@ -249,6 +284,8 @@ impl Copying<'_> {
     async fn end(mut self) -> Result<CopyReport, RecordingError> {
         let out = self.work(Chain::finish).await?;
         self.write(out, None).await?;
+        let rest = self.declaring.take_rest();
+        self.copy_unchanged(rest).await?;
         while !self.pending.is_empty() {
             self.await_oldest().await?;
         }

@@ -114,9 +114,9 @@ pub use deletion::UnknownLabels;
 pub use droppable::{Accepted, AcceptedPacket, DroppedPackets};
 pub use engine::{
     Adoption, AgentUsage, CACHED_BYTES_MAX, CopiedFrom, CopiedPacket, CopyListener, CopyPush,
-    CopyReport, CopySelection, Created, DerivedCheck, DerivedFault, DerivedFiles, DerivedInfo,
-    DerivedSink, Documents, Engine, EventFile, EventFileInfo, EventFiles, EventSink, Export,
-    Failures, FileInfo, IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafKey,
+    CopyReport, CopySelection, Created, Declaring, DerivedCheck, DerivedFault, DerivedFiles,
+    DerivedInfo, DerivedSink, Documents, Engine, EventFile, EventFileInfo, EventFiles, EventSink,
+    Export, Failures, FileInfo, IdempotencyKey, Ingest, LabelTypeInfo, Labels, LeafInfo, LeafKey,
     LeafPackets, LeftRing, ListOrder, NewStorage, PacketInfo, Page, PendingPush, QueryCache,
     Quotas, ReadDerived, Reading, Rings, ServedBytes, ServedFile, StorageCounts, StorageFilter,
     StorageInfo, StorageLabel, StorageLeaves, StoragePatch, Storages, TierInfo, TierPart,

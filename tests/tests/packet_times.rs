@@ -8,6 +8,7 @@ use harness::{Agent, Api, Request, Server};
 use serde_json::{Value, json};
 
 use crate::queries::{mount, run};
+use crate::recording::{record_now, stop};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -215,4 +216,129 @@ fn a_unit_declared_late_applies_to_all_packets() {
     assert_eq!(begins, [None, None, Some(2 * SECOND), Some(3 * SECOND)]);
     api.finalize(&storage);
     assert_eq!(within(&mut api, &storage, (3, 4)), [0, 1, 3]);
+}
+
+/// A line of DFTracer: an event that takes 7 units, or the declaration of a unit or name.
+fn dft_event(second: i64, hash: &str) -> String {
+    format!(
+        "{{\"name\":\"r\",\"pid\":1,\"tid\":1,\"ts\":{},\"dur\":7,\"ph\":\"X\",\
+         \"args\":{{\"fhash\":\"{hash}\"}}}}\n",
+        second * SECOND
+    )
+}
+
+fn dft_declaration(record: &str, name: &str, value: &str) -> String {
+    format!(
+        "{{\"name\":\"{record}\",\"ph\":\"M\",\"args\":{{\"name\":\"{name}\",\"value\":\"{value}\"}}}}\n"
+    )
+}
+
+/// Pushes a stream whose packet 0 declares the unit and a name; another name is declared in packet
+/// 12, after its first use.
+fn push_declared(api: &mut Api, agent: &Agent) {
+    for second in 0..=20 {
+        let declared = match second {
+            0 => dft_declaration("CM", "time_metric", "NS") + &dft_declaration("FH", "/a", "aa"),
+            12 => dft_declaration("FH", "/b", "bb"),
+            _ => String::new(),
+        };
+        let hash = if second % 5 == 2 { "bb" } else { "aa" };
+        let packet = declared + &dft_event(second, hash);
+        let answer = agent.post(api, second.unsigned_abs(), packet.as_bytes());
+        let answer = answer.unwrap();
+        assert!(answer.status < 300, "{}", answer.brief());
+    }
+}
+
+fn count_of(api: &mut Api, storage: &str, query: &str) -> u64 {
+    let body = json!({ "query": query, "count": true });
+    let answer = api.done("POST", &format!("/storages/{storage}/query"), Some(&body));
+    answer["count"].as_u64().unwrap()
+}
+
+/// A copy answers as its source does: it contains the packets that declare the unit and the names.
+#[test]
+fn a_copy_takes_declarations_along() {
+    let (_folder, _server, mut api) = Server::fresh();
+    let source = api.create_storage("source");
+    let agent = declare(&mut api, &source, "dft");
+    push_declared(&mut api, &agent);
+    let saver = json!([{ "type": "saver" }]);
+    let at = |second: i64| (second * SECOND).to_string();
+    let frame = json!([{
+        "type": "time_frame", "from": at(15), "to": at(18), "processors": [{ "type": "saver" }],
+    }]);
+    for is_finalized in [false, true] {
+        if is_finalized {
+            api.finalize(&source);
+        }
+        for (request, packets) in [
+            // Packets 0 and 12, too.
+            (json!({ "from": at(15) }), 8),
+            (json!({ "from": at(15), "processors": saver }), 8),
+            (json!({ "from": at(15), "to": at(18) }), 5),
+            (json!({ "from": at(5), "to": at(8) }), 5),
+            (json!({ "query": "fname == '/b' and dur == 7ns" }), 5),
+            (
+                json!({ "query": "fname == '/a' and dur == 7ns", "from": at(18) }),
+                5,
+            ),
+            (json!({ "query": "fname == '/none'" }), 0),
+            (json!({ "from": at(30) }), 0),
+            (json!({ "processors": frame }), 5),
+            (json!({}), 21),
+        ] {
+            let path = format!("/storages/{source}/copy");
+            let copied = api.done("POST", &path, Some(&request));
+            assert_eq!(copied["packets"], packets, "{request} {is_finalized}");
+            let copy = copied["storage"].as_str().unwrap();
+            for window in [
+                "ts >= 1970-01-01T00:00:05Z and ts < 1970-01-01T00:00:08Z",
+                "ts >= 1970-01-01T00:00:18Z",
+            ] {
+                for name in ["/a", "/b"] {
+                    let query = format!("{window} and fname == '{name}' and dur == 7ns");
+                    let whole = count_of(&mut api, &source, &query);
+                    let found = count_of(&mut api, copy, &query);
+                    let all = count_of(&mut api, copy, window);
+                    // Of a window, all of its packets are copied or none that it did not ask for.
+                    assert!(
+                        found == whole || all == 0 || !request["query"].is_null(),
+                        "{request} {query}: {found} of {whole}"
+                    );
+                }
+            }
+            assert_eq!(count_of(&mut api, copy, "dur != 7ns"), 0, "{request}");
+            assert_eq!(
+                count_of(&mut api, copy, "not exists(fname)"),
+                0,
+                "{request}"
+            );
+        }
+    }
+}
+
+/// The same for what is copied from the buffer, and for recordings of a time frame.
+#[test]
+fn what_is_recorded_of_a_window_contains_declarations() {
+    let (_folder, _server, mut api) = Server::fresh();
+    let at = |second: i64| (second * SECOND).to_string();
+    let frame = json!([{
+        "type": "time_frame", "from": at(15), "to": at(18), "processors": [{ "type": "saver" }],
+    }]);
+    let (id, recorded) = record_now(&mut api, json!({ "processors": frame }));
+    declare(&mut api, &recorded, "dft");
+    let agent = Agent::of_path("/api/v1/agents/node/streams/s/packets");
+    push_declared(&mut api, &agent);
+    stop(&mut api, &id);
+    let target = api.create_storage("target");
+    let copied = json!({ "storage": target, "from": at(15), "to": at(18) });
+    let copied = api.done("POST", "/buffer/copy", Some(&copied));
+    assert_eq!(copied["written_packets"], 5, "{copied}");
+    for storage in [&recorded, &target] {
+        assert_eq!(count_of(&mut api, storage, "exists(ts)"), 5);
+        let query = "ts >= 1970-01-01T00:00:15Z and fname == '/a' and dur == 7ns";
+        assert_eq!(count_of(&mut api, storage, query), 2);
+        assert_eq!(count_of(&mut api, storage, "fname == '/b'"), 2);
+    }
 }

@@ -6,6 +6,7 @@
 //! storage is written, is read in the runs of the index tree, without the packets whose events are
 //! outside of the requested time range according to the tree.
 
+mod declarations;
 mod derived;
 pub(crate) mod frames;
 pub(crate) mod leaf_source;
@@ -34,6 +35,7 @@ use crate::Fetch;
 pub(crate) use origin_filter::answer_origin;
 pub(crate) use packet_events::PacketEvents;
 
+pub use declarations::StreamDeclarations;
 pub use derived::{derived_note, without_derived};
 pub use leaf_source::LeafSource;
 pub use packets::{each_packet, each_raw_packet, read_packet};

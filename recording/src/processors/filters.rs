@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use query_language::{BareUnit, FieldTable, Program, Query};
 use storage_format::{AgentId, Kind, StreamId};
+use trace_kinds::dft::{Names, PacketDecoder};
 use trace_kinds::otlp::{OtlpDecoder, OtlpEvent, Span};
 use trace_kinds::{Event, Origin, OriginFields, decoder_for};
 
@@ -84,7 +85,7 @@ impl<F: Filter> Processor for F {
 }
 
 /// Passes what starts in a time range; of packets of other kinds those whose times overlap it, or
-/// are unknown.
+/// are unknown, and those of DFTracer that declare what the others mean.
 pub(super) struct TimeFrame {
     from: Option<i64>,
     to: Option<i64>,
@@ -101,6 +102,14 @@ impl TimeFrame {
             row,
         }
     }
+}
+
+/// Whether a packet of DFTracer declares the unit of times or the names of hashes of its stream.
+fn declares(packet: &Packet) -> bool {
+    let table = FieldTable::new();
+    packet.kind == Kind::Dft
+        && PacketDecoder::new(&table, Names::default(), packet.context.unit)
+            .learns_from(&packet.payload)
 }
 
 fn is_within(ts: Option<i64>, from: Option<i64>, to: Option<i64>) -> bool {
@@ -122,7 +131,7 @@ impl Filter for TimeFrame {
                 });
             }
             Item::Packet { packet, .. } => {
-                if packet.overlaps(*from, *to) {
+                if packet.overlaps(*from, *to) || declares(packet) {
                     row.process(item, out);
                 }
             }

@@ -1,12 +1,12 @@
 //! The current time bases of packets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use io_trace::Cause;
-use query_engine::StorageSet;
+use query_engine::{StorageSet, StreamDeclarations};
 use storage_core::{Engine, LeafBases, StorageError};
 use storage_format::data_file::LeafPath;
-use storage_format::{AgentId, Kind, LeafId, StorageId, TimeBasis};
+use storage_format::{AgentId, Kind, LeafId, StorageId, StreamId, TimeBasis};
 
 use super::question::AnswerError;
 use crate::stored_leaves::leaves_among;
@@ -32,6 +32,23 @@ pub(crate) async fn time_bases(
         bases.extend(units);
     }
     Ok(bases.into_iter().collect())
+}
+
+/// What each DFTracer stream of a storage declares; with names, those of all streams.
+///
+/// # Errors
+/// When the storage does not exist or cannot be read.
+pub(crate) async fn declarations(
+    engine: &Engine,
+    id: StorageId,
+    with_names: bool,
+    wanted: impl Fn(&LeafPath) -> bool,
+) -> Result<BTreeMap<(AgentId, StreamId), StreamDeclarations>, AnswerError> {
+    let is_dft = |path: &LeafPath| path.kind == Kind::Dft && (with_names || wanted(path));
+    let streams = leaves_among(engine, id, Cause::Query, is_dft).await?;
+    let read = move || StorageSet::open(streams, None)?.declarations(with_names);
+    let read = tokio::task::spawn_blocking(read).await;
+    Ok(read.map_err(|_| StorageError::Stopping)??)
 }
 
 /// The time bases of leaves that depend on the trace metadata of their agent.

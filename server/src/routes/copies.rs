@@ -1,6 +1,6 @@
 //! Copying a selection of a storage into another.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Json;
@@ -10,10 +10,11 @@ use axum::response::{IntoResponse, Response};
 use http::HeaderMap;
 use recording::{Instant, ProcessorConfig, RecordingError, StorageCopySpec, check_copy};
 use serde::{Deserialize, Serialize};
-use storage_core::{CopyListener, CopyReport, CopySelection, LeafBases, NewStorage};
+use storage_core::{CopyListener, CopyReport, CopySelection, Declaring, LeafBases, NewStorage};
 use storage_format::data_file::LeafPath;
 use storage_format::{AgentId, Kind, StorageId, StreamId, StreamNames};
 use tokio::sync::mpsc;
+use trace_kinds::StreamContext;
 use utoipa::ToSchema;
 
 use super::instant;
@@ -25,7 +26,7 @@ use crate::app_state::AppState;
 use crate::ingest::prefers_async;
 use crate::jobs::{JobDocument, JobHandle, JobKind};
 use crate::problem::Problem;
-use crate::query::time_bases;
+use crate::query::{declarations, time_bases};
 
 /// Maximum number of copied packets whose provenance has yet to be recorded.
 const COPIED_WAITING_MAX: usize = 1024;
@@ -91,6 +92,8 @@ struct CopyPlan {
     target: Option<StorageId>,
     name: String,
     selection: CopySelection,
+    /// As in [`StorageCopySpec`]; set when the copy begins.
+    contexts: HashMap<(AgentId, StreamId), StreamContext>,
     query: Option<String>,
     processors: Option<Vec<ProcessorConfig>>,
     auto_finalize: bool,
@@ -159,8 +162,10 @@ pub(super) async fn copy(
             excluded,
             // Set when the copy begins.
             bases: LeafBases::default(),
+            declaring: Declaring::default(),
             is_incomplete_allowed: request.allow_incomplete,
         },
+        contexts: HashMap::new(),
         query: request.query,
         processors: request.processors,
         auto_finalize: request.auto_finalize,
@@ -218,7 +223,16 @@ async fn fill(
         let selection = &plan.selection;
         let includes =
             |path: &LeafPath| selection.includes_stream(&path.agent, &path.stream, path.kind);
-        plan.selection.bases = time_bases(engine, plan.source, includes).await?;
+        let has_chain = plan.has_chain();
+        let bases = time_bases(engine, plan.source, includes).await?;
+        let declared = declarations(engine, plan.source, has_chain, includes).await?;
+        plan.selection.bases = bases;
+        for (stream, declared) in declared {
+            if has_chain {
+                plan.contexts.insert(stream.clone(), declared.context);
+            }
+            plan.selection.declaring.insert(stream, declared.packets);
+        }
     }
     let target = match plan.target {
         Some(target) => target,
@@ -303,6 +317,7 @@ async fn copy_packets(
         source: plan.source,
         target,
         selection: plan.selection,
+        contexts: plan.contexts,
         query: plan.query,
         processors: plan.processors.unwrap_or_else(saver_chain),
     };

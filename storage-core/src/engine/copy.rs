@@ -5,7 +5,7 @@
 //! and a packet must never be mistaken for one that another producer pushed.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -48,6 +48,8 @@ pub struct CopySelection {
     pub to: Option<i64>,
     /// As [`Selection::bases`].
     pub bases: LeafBases,
+    /// Packets that are copied, too, if other packets of their stream are.
+    pub declaring: Declaring,
     /// Copy from a damaged storage, too, without what is behind the damage.
     pub is_incomplete_allowed: bool,
 }
@@ -67,6 +69,47 @@ impl CopySelection {
             && (self.kinds.is_empty() || self.kinds.contains(&kind))
             && (self.excluded.is_empty()
                 || !self.excluded.contains(&(agent.clone(), stream.clone())))
+    }
+}
+
+/// Packets that declare what the other packets of their stream mean (`dft`: the unit of times and
+/// the names of hashes). A copy of others would mean something else without them.
+#[derive(Debug, Clone, Default)]
+pub struct Declaring(HashMap<(AgentId, StreamId), DeclaringPackets>);
+
+/// Those of a stream that have yet to be copied.
+#[derive(Debug, Clone, Default)]
+struct DeclaringPackets {
+    numbers: BTreeSet<u64>,
+    is_copied: bool,
+}
+
+impl Declaring {
+    /// Adds the packets of a stream with these numbers.
+    pub fn insert(&mut self, stream: (AgentId, StreamId), numbers: impl IntoIterator<Item = u64>) {
+        self.0.entry(stream).or_default().numbers.extend(numbers);
+    }
+
+    /// The packets to copy before this one of the same stream, ascending.
+    pub fn take_before(&mut self, packet: &PacketInfo) -> BTreeSet<u64> {
+        if self.0.is_empty() {
+            return BTreeSet::new();
+        }
+        let stream = (packet.agent.clone(), packet.stream.clone());
+        let Some(packets) = self.0.get_mut(&stream) else {
+            return BTreeSet::new();
+        };
+        packets.is_copied = true;
+        packets.numbers.remove(&packet.entry.number);
+        let later = packets.numbers.split_off(&packet.entry.number);
+        std::mem::replace(&mut packets.numbers, later)
+    }
+
+    /// The packets to copy after the last one of each stream, ascending.
+    pub fn take_rest(&mut self) -> BTreeSet<u64> {
+        let copied = std::mem::take(&mut self.0).into_values();
+        let copied = copied.filter(|packets| packets.is_copied);
+        copied.flat_map(|packets| packets.numbers).collect()
     }
 }
 
@@ -195,12 +238,14 @@ impl Transfer {
             bases: selection.bases.clone(),
             ..Selection::default()
         };
+        let mut declaring = selection.declaring.clone();
         loop {
             let page = self.reading.descriptors(source, wanted.clone()).await?;
             for packet in page.items {
                 progress.check()?;
                 let bytes = u64::from(packet.entry.raw_size);
                 if selection.includes(&packet) {
+                    copying.copy_all(declaring.take_before(&packet)).await?;
                     copying.copy(packet).await?;
                 }
                 progress.add(bytes);
@@ -210,6 +255,7 @@ impl Transfer {
                 None => break,
             }
         }
+        copying.copy_all(declaring.take_rest()).await?;
         while !copying.pending.is_empty() {
             copying.wait_for_oldest().await?;
         }
@@ -278,6 +324,16 @@ impl Transfer {
 }
 
 impl Copying<'_> {
+    /// Copies the packets with these numbers.
+    async fn copy_all(&mut self, numbers: BTreeSet<u64>) -> Result<(), StorageError> {
+        for number in numbers {
+            self.progress.check()?;
+            let packet = self.transfer.reading.packet(self.source.id, number).await?;
+            self.copy(packet).await?;
+        }
+        Ok(())
+    }
+
     async fn copy(&mut self, packet: PacketInfo) -> Result<(), StorageError> {
         let (agent, stream) = (packet.agent.clone(), packet.stream.clone());
         let from = Some(CopiedFrom::of(&packet));

@@ -68,7 +68,9 @@ use storage_format::{
     storage_file::{StorageFile, StorageState},
 };
 
-pub use copy::{CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection};
+pub use copy::{
+    CopiedFrom, CopiedPacket, CopyListener, CopyPush, CopyReport, CopySelection, Declaring,
+};
 pub use derived::{
     DerivedCheck, DerivedFault, DerivedFiles, DerivedInfo, DerivedSink, ReadDerived,
 };

@@ -78,6 +78,18 @@ impl PacketDecoder {
         is_whole.then_some(packet_text.decoded)
     }
 
+    /// Whether a packet declares something that no packet before it does. Only that is decoded
+    /// which may be a declaration, so events are not counted.
+    pub fn learns_from(&mut self, packet: &[u8]) -> bool {
+        let known = |declared: &Declared| (declared.names.len(), declared.unit);
+        let before = known(&self.declared);
+        if is_gzip(packet) || is_piece(packet) || may_declare(packet) {
+            // What precedes damage is declared.
+            drop(self.decode(packet, &mut |_| ControlFlow::Continue(())));
+        }
+        known(&self.declared) != before
+    }
+
     /// Declarations in the packets decoded so far.
     pub fn declared(&self) -> &Declared {
         &self.declared
@@ -122,6 +134,13 @@ impl Decoder for PacketDecoder {
         }
         Ok(packet_text.decoded)
     }
+}
+
+/// Whether a text may contain a record that declares something: the name of one, or an escape in
+/// which the name may be written.
+fn may_declare(text: &[u8]) -> bool {
+    let names: [&[u8]; 5] = [b"FH\"", b"HH\"", b"SH\"", b"CM\"", b"\\u00"];
+    (names.iter()).any(|name| memchr::memmem::find(text, name).is_some())
 }
 
 /// Decodes the text of a packet as it is inflated.
@@ -280,6 +299,33 @@ mod tests {
         let short = decoder.decode_short(packet, u64::MAX, &mut each);
         let whole = decoder.decode(packet, &mut each);
         [short.map(counts), whole.ok().map(counts)]
+    }
+
+    #[test]
+    fn packets_that_declare_more_than_those_before_are_known() {
+        let unit = |unit: &str| {
+            format!(
+                "{{\"name\":\"CM\",\"ph\":\"M\",\"args\":{{\"name\":\"time_metric\",\"value\":\"{unit}\"}}}}\n"
+            )
+        };
+        let escaped =
+            "{\"name\":\"\\u0046H\",\"ph\":\"M\",\"args\":{\"name\":\"/b\",\"value\":8}}\n";
+        let event = "{\"name\":\"read\",\"pid\":1,\"tid\":1,\"ts\":5,\"ph\":\"X\"}\n";
+        let mut decoder =
+            PacketDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
+        for (packet, expected) in [
+            (event.into(), false),
+            (TEXT.to_vec(), true),
+            (gzip(TEXT), false),
+            (escaped.into(), true),
+            (gzip(unit("NS").as_bytes()), true),
+            (unit("MS").into(), false),
+        ] {
+            let learned = decoder.learns_from(&packet);
+            assert_eq!(learned, expected, "{}", String::from_utf8_lossy(&packet));
+        }
+        // The first unit of a stream counts.
+        assert_eq!(decoder.declared().unit, Some(TimeUnit::Nanosecond));
     }
 
     #[test]
