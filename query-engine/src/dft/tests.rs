@@ -499,7 +499,8 @@ fn damage_at_the_start_of_a_file_may_have_been_its_unit() {
         std::fs::write(&path, bytes).unwrap();
         for indexed in [false, true] {
             let request = request("exists(ts)");
-            let sources = DftSet::sources(&[path.clone()], indexed, &request, &[]).unwrap();
+            let sources =
+                DftSet::sources(std::slice::from_ref(&path), indexed, &request, &[]).unwrap();
             let (_, report) = count(&sources, &request, Limits::default()).unwrap();
             let reasons: Vec<&str> = report.skipped_reasons().collect();
             assert!(!reasons.is_empty(), "{name} {indexed}");

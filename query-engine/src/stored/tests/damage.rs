@@ -423,7 +423,7 @@ fn a_stream_without_its_first_packets_says_so() {
         }
         let (mut leaf, bytes, ends) = leaf_of(1, &packets, Codec::None);
         if first == 1 {
-            leaf.runs = vec![ends[0]..leaf.length];
+            leaf.runs[0].start = ends[0];
         }
         for index in [None, Some(indexed(&leaf, &bytes, None))] {
             let data = Arc::new(Memory {
