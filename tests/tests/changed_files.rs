@@ -1,5 +1,5 @@
-//! A file that is written to while a query reads it is told: what was read of it may be neither what
-//! was there before nor what is there now.
+//! A file that is written to while a query reads it is told: what was read of it may be neither
+//! what was there before nor what is there now.
 
 use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -211,8 +211,8 @@ impl ChunkIndexes {
     }
 }
 
-/// The packets of a leaf, of which those `before` are known, from its entries in the index tree; `None`
-/// if they are not in memory now. Blocks the thread.
+/// The packets of a leaf, of which those `before` are known, from its entries in the index tree;
+/// `None` if they are not in memory now. Blocks the thread.
 fn of_entries(
     info: &LeafInfo,
     before: &LeafCount,
