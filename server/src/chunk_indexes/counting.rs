@@ -61,7 +61,8 @@ impl ChunkIndexes {
                 // Of a storage that cannot be read now, what is known is told.
                 Err(_) => return,
             }
-            self.check(id);
+            self.known.lock().uncounted.insert(id);
+            self.count_wake.notify_one();
             if timeout_at(deadline, counted).await.is_err() {
                 return;
             }

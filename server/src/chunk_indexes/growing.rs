@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use chunk_index::BundleContent;
 use io_trace::Cause;
-use query_engine::{StorageSet, StoredLeaf};
+use query_engine::StorageSet;
 use std::collections::HashSet;
 use std::sync::Arc;
 use storage_core::LeafKey;
@@ -13,30 +13,19 @@ use storage_format::{LeafId, StorageId};
 use super::maker::{Ending, IndexError, IndexMaker, MadeIndex, StreamLeaves, blocking, leaves_of};
 use crate::leaf_sidecars::LeafSidecars;
 
-/// Extends the indexes of the leaves that have grown enough, and of those with packets that were
-/// not counted when they arrived.
+/// Extends the indexes of the leaves that have grown enough.
 pub(super) async fn extend(
     maker: &IndexMaker,
     id: StorageId,
     ending: &Ending,
 ) -> Result<(), IndexError> {
     maker.indexes.look(&maker.engine, id, u64::MAX).await?;
-    let due = maker.indexes.due(id);
-    let content = BundleContent::Indexes;
-    let sidecars = LeafSidecars::open(&maker.engine, id, content, Cause::Index).await?;
-    let (_, keys) = maker.engine.reading().leaf_keys(id).await?;
-    let streams = StreamLeaves::of(&keys);
     let growth_bytes_min = maker.indexes.growth_bytes_min;
     // Most leaves of a storage with many are too short, and are not opened.
-    let opened: Vec<LeafKey> = keys
-        .into_iter()
-        .filter(|key| key.length >= growth_bytes_min || due.contains(&key.leaf))
-        .collect();
-    if opened.is_empty() {
+    let is_long = |key: &LeafKey| key.length >= growth_bytes_min;
+    let Some(set) = open(maker, id, is_long, ending).await? else {
         return Ok(());
-    }
-    let leaves = leaves_of(&maker.engine, id, &sidecars, &streams, &opened).await?;
-    let set = open(maker, id, leaves, ending).await?;
+    };
     // Every update rewrites the complete index, so an update waits until the data has grown by a
     // fraction of what is indexed.
     let has_grown =
@@ -47,34 +36,55 @@ pub(super) async fn extend(
         .filter(|(_, (leaf, uncovered))| has_grown(leaf.length, *uncovered))
         .map(|(index, (leaf, _))| (index, leaf.leaf))
         .collect();
-    // Their indexes only count, and are not published: they are short, and queries that read the
-    // packets say more of those that are damaged.
-    let counted: Vec<(usize, LeafId)> = set
-        .leaves()
-        .enumerate()
-        .filter(|(_, (leaf, uncovered))| {
-            let has_index = has_grown(leaf.length, *uncovered) || *uncovered == 0;
-            due.contains(&leaf.leaf) && !has_index
-        })
-        .map(|(index, (leaf, _))| (index, leaf.leaf))
-        .collect();
-    maker.indexes.try_once(id, &due);
     for (position, leaf) in wanted {
         index_leaf(maker, &set, id, (position, leaf), ending).await?;
     }
-    for place in counted {
+    Ok(())
+}
+
+/// Counts the packets that were not counted when they arrived. The indexes that are made for it are
+/// not published: queries that read the packets say more of those that are damaged.
+pub(super) async fn count(
+    maker: &IndexMaker,
+    id: StorageId,
+    ending: &Ending,
+) -> Result<(), IndexError> {
+    maker.indexes.look(&maker.engine, id, u64::MAX).await?;
+    let due = maker.indexes.due(id);
+    let is_due = |key: &LeafKey| due.contains(&key.leaf);
+    let Some(set) = open(maker, id, is_due, ending).await? else {
+        return Ok(());
+    };
+    maker.indexes.try_once(id, &due);
+    let uncounted: Vec<(usize, LeafId)> = set
+        .leaves()
+        .enumerate()
+        .filter(|(_, (leaf, uncovered))| *uncovered > 0 && due.contains(&leaf.leaf))
+        .map(|(index, (leaf, _))| (index, leaf.leaf))
+        .collect();
+    for place in uncounted {
         make_index(maker, &set, id, place, ending).await?;
     }
     Ok(())
 }
 
-/// Opens leaves of a storage that is being written, and notes how many events their indexes have.
+/// Opens leaves of a storage that is being written, with those without which they are not decoded,
+/// and notes how many events their indexes have; `None` if none is wanted.
 async fn open(
     maker: &IndexMaker,
     id: StorageId,
-    leaves: Vec<StoredLeaf>,
+    is_wanted: impl Fn(&LeafKey) -> bool,
     ending: &Ending,
-) -> Result<Arc<StorageSet>, IndexError> {
+) -> Result<Option<Arc<StorageSet>>, IndexError> {
+    let content = BundleContent::Indexes;
+    let sidecars = LeafSidecars::open(&maker.engine, id, content, Cause::Index).await?;
+    let (_, mut keys) = maker.engine.reading().leaf_keys(id).await?;
+    let streams = StreamLeaves::of(&keys);
+    keys.retain(is_wanted);
+    if keys.is_empty() {
+        return Ok(None);
+    }
+    let leaves = leaves_of(&maker.engine, id, &sidecars, &streams, &keys).await?;
     let (indexes, ending) = (Arc::clone(&maker.indexes), Arc::clone(ending));
     let opened = blocking(move || {
         let set = StorageSet::open(leaves, None)?;
@@ -87,7 +97,7 @@ async fn open(
         }
         Ok(set)
     });
-    opened.await.map(Arc::new)
+    opened.await.map(|set| Some(Arc::new(set)))
 }
 
 /// Makes complete indexes of leaves whose data file has no bundle.

@@ -50,11 +50,29 @@ pub(crate) async fn maintain(maker: IndexMaker, mut stage: watch::Receiver<Stage
             () = &mut watching => return,
             () = check_all(&maker, &ending) => {}
         }
-        tokio::select! {
-            () = &mut watching => return,
-            () = maker.indexes.wake.notified() => {}
-            () = tokio::time::sleep(CHECK_INTERVAL) => {}
+        let pause = tokio::time::sleep(CHECK_INTERVAL);
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                () = &mut watching => return,
+                () = maker.indexes.wake.notified() => break,
+                () = &mut pause => break,
+                () = maker.indexes.count_wake.notified() => count_wanted(&maker, &ending).await,
+            }
         }
+    }
+}
+
+/// Counts the packets of the storages for which somebody waits.
+async fn count_wanted(maker: &IndexMaker, ending: &Ending) {
+    loop {
+        let Some(next) = maker.indexes.known.lock().uncounted.pop_first() else {
+            return;
+        };
+        if let Err(error) = growing::count(maker, next, ending).await {
+            tracing::debug!(storage = %next, %error, "cannot count the events of a storage");
+        }
+        maker.indexes.counted.notify_waiters();
     }
 }
 
@@ -64,6 +82,7 @@ async fn check_all(maker: &IndexMaker, ending: &Ending) {
     // Only this task settles storages, so that none was added since the list was made.
     maker.indexes.known.lock().keep(&present);
     for storage in all {
+        count_wanted(maker, ending).await;
         // Somebody may wait for those that were just finalized.
         loop {
             let Some(next) = maker.indexes.known.lock().wanted.pop_first() else {
@@ -111,9 +130,8 @@ async fn check_storage(maker: &IndexMaker, id: StorageId, ending: &Ending) -> Co
         if is_final {
             finalized::complete(maker, id, ending).await
         } else {
-            let extended = growing::extend(maker, id, ending).await;
-            maker.indexes.counted.notify_waiters();
-            extended
+            growing::extend(maker, id, ending).await?;
+            growing::count(maker, id, ending).await
         }
     };
     let completed = if tracer.is_on() {

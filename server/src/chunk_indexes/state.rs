@@ -28,6 +28,8 @@ pub(crate) enum IndexState {
 pub(crate) struct ChunkIndexes {
     pub(super) known: Mutex<Known>,
     pub(super) wake: Notify,
+    /// Notified when somebody waits for the events of a storage.
+    pub(super) count_wake: Notify,
     /// Notified when the events of a storage that is being written were counted.
     pub(super) counted: Notify,
     pub(super) options: LeafIndexOptions,
@@ -45,6 +47,8 @@ pub(super) struct Known {
     pub(super) damaged: HashSet<StorageId>,
     /// Events of finalized storages with complete indexes.
     pub(super) events: HashMap<StorageId, EventCount>,
+    /// Storages whose packets somebody wants to be counted.
+    pub(super) uncounted: BTreeSet<StorageId>,
     /// What is known of the events of the other storages.
     pub(super) counts: HashMap<StorageId, StorageCount>,
     /// Finalized storages with provenance that is in no bundle.
@@ -111,6 +115,7 @@ impl Known {
         self.unbundled.remove(&id);
         self.events.remove(&id);
         self.counts.remove(&id);
+        self.uncounted.remove(&id);
         self.of_damage.remove(&id);
     }
 }
@@ -120,6 +125,7 @@ impl ChunkIndexes {
         Self {
             known: Mutex::default(),
             wake: Notify::new(),
+            count_wake: Notify::new(),
             counted: Notify::new(),
             options: LeafIndexOptions {
                 chunk_bytes: config.chunk_bytes,
