@@ -1,7 +1,7 @@
 //! The events of storages that are being written, where packets could not be counted when they
 //! arrived: for want of readable metadata, or because they are too long. Chunk indexes count them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use io_trace::Cause;
@@ -142,24 +142,26 @@ impl ChunkIndexes {
     }
 
     /// The leaves with packets that an index may count.
-    pub(super) fn due(&self, id: StorageId) -> HashSet<LeafId> {
+    pub(super) fn due(&self, id: StorageId) -> HashMap<LeafId, LeafCount> {
         let known = self.known.lock();
         let leaves = known.counts.get(&id).into_iter();
         let leaves = leaves.flat_map(|count| &count.leaves);
         let due = leaves.filter(|(_, count)| count.is_due());
-        due.map(|(leaf, _)| *leaf).collect()
+        due.map(|(leaf, count)| (*leaf, *count)).collect()
     }
 
-    /// The packets of these leaves are to be counted now; if that fails, it does for the same
-    /// metadata and length.
-    pub(super) fn try_once(&self, id: StorageId, leaves: &HashSet<LeafId>) {
+    /// These leaves were due, and their packets were counted; if that failed, it does again with
+    /// the same metadata and length.
+    pub(super) fn tried(&self, id: StorageId, due: &HashMap<LeafId, LeafCount>) {
         let mut known = self.known.lock();
         let Some(counts) = known.counts.get_mut(&id) else {
             return;
         };
-        for leaf in leaves {
-            if let Some(count) = counts.leaves.get_mut(leaf) {
-                count.tried = Some(count.arrived.to);
+        for (leaf, due) in due {
+            if let Some(count) = counts.leaves.get_mut(leaf)
+                && count.metadata == due.metadata
+            {
+                count.tried = Some(due.arrived.to);
             }
         }
     }

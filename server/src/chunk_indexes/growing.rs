@@ -51,21 +51,26 @@ pub(super) async fn count(
 ) -> Result<(), IndexError> {
     maker.indexes.look(&maker.engine, id, u64::MAX).await?;
     let due = maker.indexes.due(id);
-    let is_due = |key: &LeafKey| due.contains(&key.leaf);
+    let is_due = |key: &LeafKey| due.contains_key(&key.leaf);
     let Some(set) = open(maker, id, is_due, ending).await? else {
         return Ok(());
     };
-    maker.indexes.try_once(id, &due);
     let uncounted: Vec<(usize, LeafId)> = set
         .leaves()
         .enumerate()
-        .filter(|(_, (leaf, uncovered))| *uncovered > 0 && due.contains(&leaf.leaf))
+        .filter(|(_, (leaf, uncovered))| *uncovered > 0 && due.contains_key(&leaf.leaf))
         .map(|(index, (leaf, _))| (index, leaf.leaf))
         .collect();
+    let mut counted = Ok(());
     for place in uncounted {
-        make_index(maker, &set, id, place, ending).await?;
+        match make_index(maker, &set, id, place, ending).await {
+            Err(IndexError::Stopping) => return Err(IndexError::Stopping),
+            made => counted = made.map(drop).and(counted),
+        }
     }
-    Ok(())
+    // Whoever looks in between waits for the rest of them.
+    maker.indexes.tried(id, &due);
+    counted
 }
 
 /// Opens leaves of a storage that is being written, with those without which they are not decoded,
