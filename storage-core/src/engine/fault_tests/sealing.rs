@@ -103,8 +103,8 @@ async fn finalization_seals_arranged_and_other_storages() {
     world.engine.shutdown().await.unwrap();
 }
 
-/// A damaged index part is restored as it was sealed. One that is rebuilt, because nothing else says
-/// when it was written, is another file: the status says so.
+/// A damaged index part is restored as it was sealed. One that is rebuilt, because nothing else
+/// says when it was written, is another file: the status says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_index_keeps_the_seal_and_a_rebuilt_one_breaks_it_and_is_told() {
     let last = |bytes: &[u8]| bytes.len() - 1;
