@@ -3,15 +3,16 @@
 use std::path::Path;
 
 use chunk_index::{ChunkSummary, DftDamage, DftFacts, Index, IndexConfig, Work};
+use trace_kinds::gzip::GzipDamage;
 
 use super::columns::remove_columns;
 use super::dft_file::{BuildOptions, Built, build, pass};
 use super::sidecar_writer::{remove_derived, write_sidecar};
 use super::update::{Indexed, Update, summary};
-use crate::ReadError;
-use crate::dft::{columns_of, damage_of, damage_text};
+use crate::dft::{columns_of, damage_of, damage_text, head_of};
 use crate::sidecar_file::{refresh_stamp, sidecar_path, usable};
 use crate::source::Scratch;
+use crate::{LocalFile, ReadError};
 
 /// Brings the sidecar of the DFTracer file at `path` up to date with `options`: does nothing if it
 /// is, adds dimensions if only these are missing, and rebuilds it otherwise or if `rebuild` is set.
@@ -53,11 +54,7 @@ pub fn update_sidecar(
                     .and_then(|bytes| DftFacts::decode(bytes).ok())
                     .map(|facts| facts.broken),
                 columns_bytes,
-                fault: damage_text(
-                    &path.display().to_string(),
-                    &damage_of(index.attachment(DftDamage::NAME)),
-                    TOLD_BY_QUERIES,
-                ),
+                fault: fault_of(path, &damage_of(index.attachment(DftDamage::NAME)), scratch)?,
                 ..summary(Update::Fresh, &index, sidecar_bytes)
             })
         }
@@ -66,8 +63,22 @@ pub fn update_sidecar(
     }
 }
 
-/// What damage means for the unit of times: queries say that, which read with it.
-const TOLD_BY_QUERIES: bool = true;
+/// One message about all damage of a file, as its queries give it.
+fn fault_of(
+    path: &Path,
+    damage: &[GzipDamage],
+    scratch: &mut Scratch,
+) -> Result<Option<String>, ReadError> {
+    if damage.is_empty() {
+        return Ok(None);
+    }
+    let place = path.display().to_string();
+    let failed = |error| ReadError::fetch(&*place, error);
+    let local = LocalFile::open(path).map_err(failed)?;
+    let length = local.file().metadata().map_err(failed)?.len();
+    let head = head_of(&local, length, &mut scratch.scanner)?;
+    Ok(damage_text(&place, damage, head.is_declared))
+}
 
 fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<Indexed, ReadError> {
     let Built {
@@ -93,7 +104,7 @@ fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<I
     Ok(Indexed {
         broken: Some(decoded.broken),
         columns_bytes,
-        fault: damage_text(&path.display().to_string(), &damage, TOLD_BY_QUERIES),
+        fault: fault_of(path, &damage, scratch)?,
         ..summary(Update::Built, &index, sidecar_bytes)
     })
 }
@@ -141,7 +152,7 @@ fn extended(
         .collect();
     Ok(Indexed {
         broken: Some(pass.decoded.broken),
-        fault: damage_text(&path.display().to_string(), &pass.damage, TOLD_BY_QUERIES),
+        fault: fault_of(path, &pass.damage, scratch)?,
         ..summary(Update::Extended(names), &index, sidecar_bytes)
     })
 }
