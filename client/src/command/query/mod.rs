@@ -335,7 +335,7 @@ impl From<ReadError> for CommandError {
             ReadError::Fetch { place, source } => CommandError::io(place, source),
             ReadError::Output(source) => CommandError::Output(source),
             ReadError::Spill(source) => CommandError::io(
-                "a temporary file; set TMPDIR to a folder with free space",
+                "temporary file (in the folder that TMPDIR names; it needs free space)",
                 source,
             ),
             ReadError::Gzip { place, source } => CommandError::damage(place, source),
