@@ -68,8 +68,9 @@ impl Unreadable {
         let records = self.records();
         let mut reasons = self.reasons;
         let named = u64::try_from(reasons.len()).unwrap_or(u64::MAX);
-        if records > named {
-            reasons.push(unreadable_records(&source.place(), records));
+        let counted = unreadable_records(&source.place(), records);
+        if records > named && !reasons.iter().any(|reason| reason.starts_with(&counted)) {
+            reasons.push(counted);
         }
         (!reasons.is_empty()).then(|| Skipped {
             storage: source.storage(),

@@ -370,7 +370,7 @@ fn dft_facts(fields: &SpanFields, packet: &[u8], unit: Option<TimeUnit>) -> Pack
         Some((decoded, lines))
     };
     let assumed = unit.unwrap_or_default();
-    let Some((decoded, mut lines)) = walk(assumed) else {
+    let Some((mut decoded, mut lines)) = walk(assumed) else {
         // Too long to be inflated here: it is parsed when it is queried.
         return not_read;
     };
@@ -379,7 +379,7 @@ fn dft_facts(fields: &SpanFields, packet: &[u8], unit: Option<TimeUnit>) -> Pack
         && declared != assumed
     {
         // A declaration applies to the complete file, including the lines before it.
-        lines = walk(declared).map_or(lines, |(_, lines)| lines);
+        (decoded, lines) = walk(declared).unwrap_or((decoded, lines));
     }
     // With an unknown unit, a time span could rule out events that match.
     let basis = unit.map_or(TimeBasis::Unknown, TimeUnit::time_basis);
@@ -387,16 +387,15 @@ fn dft_facts(fields: &SpanFields, packet: &[u8], unit: Option<TimeUnit>) -> Pack
         TimeBasis::Number(number) => (lines.span.finish(), Some(number)),
         TimeBasis::Bytes | TimeBasis::Unknown => (None, None),
     };
+    let facts = Facts {
+        time_span,
+        events: count(decoded.events),
+        lost: None,
+        time_basis,
+    };
     PacketContent {
-        facts: Facts {
-            time_span,
-            events: count(decoded.events),
-            lost: None,
-            time_basis,
-        },
-        unreadable: decoded.broken,
-        discarded: None,
         unit,
+        ..readable(facts, decoded.broken)
     }
 }
 
@@ -424,7 +423,12 @@ fn otlp_facts(packet: &[u8]) -> PacketContent {
         .iter()
         .filter_map(|part| part.time_span)
         .for_each(|each| span.cover(each));
-    readable(span, parts.iter().map(|part| part.spans).sum(), 0)
+    let facts = Facts {
+        time_span: span.finish(),
+        events: count(parts.iter().map(|part| part.spans).sum()),
+        ..Facts::default()
+    };
+    readable(facts, 0)
 }
 
 fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> PacketContent {
@@ -444,34 +448,45 @@ fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> 
         ControlFlow::Continue(())
     });
     match decoded {
-        Ok(decoded) => readable(span, decoded.events, decoded.broken),
+        Ok(decoded) => {
+            let facts = Facts {
+                time_span: span.finish(),
+                events: count(decoded.events),
+                ..Facts::default()
+            };
+            readable(facts, decoded.broken)
+        }
         Err(_) => partial(events),
     }
 }
 
-fn readable(span: Span, events: u64, unreadable: u64) -> PacketContent {
+/// The facts of a packet that was decoded to its end, as far as records that cannot be read leave
+/// them known: these may have any time.
+fn readable(facts: Facts, unreadable: u64) -> PacketContent {
+    let facts = if unreadable == 0 {
+        facts
+    } else {
+        Facts {
+            time_span: None,
+            // A packet without events would be ruled out.
+            events: facts.events.filter(|events| *events > 0),
+            ..facts
+        }
+    };
     PacketContent {
-        facts: Facts {
-            time_span: span.finish(),
-            events: count(events),
-            ..Facts::default()
-        },
+        facts,
         unreadable,
         ..PacketContent::default()
     }
 }
 
-/// The facts of a packet that cannot be decoded to its end: as many events as a query finds, and no
-/// time span, because what follows may have any time.
+/// The facts of a packet that cannot be decoded to its end: as many events as a query finds.
 fn partial(events: u64) -> PacketContent {
-    PacketContent {
-        facts: Facts {
-            events: count(events).filter(|events| *events > 0),
-            ..Facts::default()
-        },
-        unreadable: 1,
-        ..PacketContent::default()
-    }
+    let facts = Facts {
+        events: count(events),
+        ..Facts::default()
+    };
+    readable(facts, 1)
 }
 
 #[cfg(test)]
