@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::access::AccessConfig;
 use super::audit::AuditConfig;
 use super::invalid::InvalidSetting;
-use super::log_filter::is_log_filter;
+use super::log_filter;
 use super::object_store::ObjectStoreConfig;
 use super::otlp::OtlpConfig;
 use super::query::QueryConfig;
@@ -510,10 +510,10 @@ impl Config {
                 "raise it, or lower storage.disk_stop_free_percent",
             );
         }
-        if !is_log_filter(&self.log.level) {
+        if let Some(fault) = log_filter::fault_of(&self.log.level) {
             invalid(
                 "log.level",
-                format!("is {:?}, which is not a level or filter", self.log.level),
+                fault,
                 "use off, error, warn, info, debug, trace, or a list such as info,server=debug",
             );
         }
