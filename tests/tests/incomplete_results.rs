@@ -193,6 +193,8 @@ fn every_form_of_a_result_says_what_it_lacks() {
     let url = server.url();
     let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
     check_http(&server, &storage, "", BROKEN_LINES);
+    // What cannot be read may have any time.
+    check_http(&server, &storage, "ts < 2020-01-01T00:00:00Z", BROKEN_LINES);
     check_client(&stored, "", false);
     // No index was made, so the queries say it.
     let status = server.api().status(&storage);
@@ -206,6 +208,7 @@ fn every_form_of_a_result_says_what_it_lacks() {
     wait_for_indexes(&server, &storage);
     // With indexes, nothing is read to know it.
     check_http(&server, &storage, "dur < 1ms", BROKEN_LINES);
+    check_http(&server, &storage, "ts < 2020-01-01T00:00:00Z", BROKEN_LINES);
     check_http(&server, &storage, "kind == 'ctf'", 0);
     check_client(&stored, "name == 'read'", false);
     let mounted = folder.path().join("mount");
@@ -229,6 +232,43 @@ fn every_form_of_a_result_says_what_it_lacks() {
     assert_eq!(status["unreadable_records"], BROKEN_LINES, "{status}");
     let reason = status["unreadable"][0].as_str().unwrap();
     assert!(reason.contains("cannot be read"), "{status}");
+}
+
+/// Times after a declaration of another unit are read with the first one, and perhaps not meant so.
+#[test]
+fn a_later_unit_of_times_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let unit = |unit: &str| {
+        format!(
+            "{{\"name\":\"CM\",\"ph\":\"M\",\"args\":{{\"name\":\"time_metric\",\
+             \"value\":\"{unit}\"}}}}\n"
+        )
+    };
+    for (later, is_complete) in [("NS", true), ("US", false)] {
+        let lines = trace();
+        let mut lines = lines
+            .lines()
+            .filter(|line| line.starts_with("{\"id\"") && line.ends_with("\"X\"}"));
+        let mut text = unit("NS");
+        text.extend(lines.by_ref().take(50).flat_map(|line| [line, "\n"]));
+        text += &unit(later);
+        text.extend(lines.take(50).flat_map(|line| [line, "\n"]));
+        let path = folder.path().join(format!("{later}.pfw"));
+        fs::write(&path, text).unwrap();
+        let storage = server.api().create_storage(later);
+        push(&server, &storage, &path, "1024");
+        let (url, file) = (server.url(), path.to_str().unwrap());
+        let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+        check_client(&[file], "dur == 5ns", is_complete);
+        check_client(&stored, "dur == 5ns", is_complete);
+        server.api().finalize(&storage);
+        wait_for_indexes(&server, &storage);
+        check_client(&stored, "dur == 5ns", is_complete);
+        let (code, _, errors) = run(&["index", file]);
+        assert_eq!(code, i32::from(!is_complete), "{errors}");
+        check_client(&[file], "dur == 5ns", is_complete);
+    }
 }
 
 #[test]

@@ -73,8 +73,8 @@ impl DftDecoder {
             visitor.line();
             let (flow, end) = match line::read(packet, at, shapes, &mut arguments) {
                 Some((head, end)) if Metadata::is_phase(head.ph) => {
-                    decoded.metadata += 1;
-                    visitor.metadata(Metadata::read(head.name, head.args));
+                    let metadata = Metadata::read(head.name, head.args);
+                    describe(metadata, self.unit, &mut decoded, visitor);
                     (ControlFlow::Continue(()), end)
                 }
                 Some((head, end)) => {
@@ -95,6 +95,20 @@ impl DftDecoder {
         }
         decoded
     }
+}
+
+/// Counts and passes a metadata record of a trace that is read with `unit`.
+fn describe<V: DftVisitor>(
+    metadata: Metadata,
+    unit: TimeUnit,
+    decoded: &mut Decoded,
+    visitor: &mut V,
+) {
+    decoded.metadata += 1;
+    // The times of a trace have one unit: those after this declaration may be meant otherwise.
+    let is_contradiction = matches!(metadata, Metadata::Unit(declared) if declared != unit);
+    decoded.broken += u64::from(is_contradiction);
+    visitor.metadata(metadata);
 }
 
 /// Parses the line at `at` as JSON. Returns the offset of the next line.
@@ -123,8 +137,7 @@ fn parse_line<V: DftVisitor>(
             ControlFlow::Continue(())
         }
         Some(line) if Metadata::is_phase(line.top("ph").scalar()) => {
-            decoded.metadata += 1;
-            visitor.metadata(Metadata::of_parsed(&line));
+            describe(Metadata::of_parsed(&line), frame.unit, decoded, visitor);
             ControlFlow::Continue(())
         }
         Some(line) => {

@@ -8,7 +8,8 @@
 //!
 //! A record is an event if its line is a JSON object and `ph` does not mark it as metadata. Lines
 //! that only frame the others are ignored; lines that are not JSON are counted as broken and
-//! skipped. A trace is UTF-8; a line that is not is broken.
+//! skipped. A trace is UTF-8; a line that is not is broken. So is a declaration of another unit of
+//! times than the one that the trace is read with, the first.
 
 mod arguments;
 mod decoder;
