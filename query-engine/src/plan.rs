@@ -5,7 +5,7 @@ use query_language::{FieldPath, FieldTable, Filter, Program};
 
 use crate::groups::Summaries;
 use crate::skipped::Unreadable;
-use crate::source::{ChunkSource, Task, first_ts, passes_none};
+use crate::source::{ChunkSource, Task, first_ts};
 use crate::{Evidence, ReadError, Report, Request};
 
 /// What chunk summaries may answer instead of events, and what they answered.
@@ -102,7 +102,7 @@ pub(crate) fn plan<'s>(
     for (number, source) in sources.iter().enumerate() {
         request.cancel.check()?;
         let local = filter.map(|filter| source.localize(filter));
-        if (local.as_ref()).is_some_and(|local| passes_none(&local.evaluate)) {
+        if (local.as_ref()).is_some_and(|local| local.evaluate.passes_none()) {
             plan.report.excluded += 1;
             continue;
         }

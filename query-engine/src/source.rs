@@ -1,7 +1,7 @@
 //! The interface to what can be read: a file or a leaf of a storage, in chunks.
 
 use chunk_index::{Chunk, ColumnFilter, Index};
-use query_language::{BareUnit, Expr, FieldTable, Filter};
+use query_language::{BareUnit, FieldTable, Filter};
 use storage_format::StorageId;
 use trace_kinds::gzip::{Inflater, Scanner, TextBuffer};
 use trace_kinds::{Decoded, EachEvent, Origin};
@@ -144,35 +144,6 @@ pub struct LocalFilter {
     pub evaluate: Filter,
     /// For chunks: true of the same events, but expressed with indexed fields.
     pub prune: Filter,
-}
-
-/// Whether a filter passes no event at all.
-pub(crate) fn passes_none(filter: &Filter) -> bool {
-    known(filter) == Some(false)
-}
-
-/// The value of a filter that does not depend on the event.
-fn known(filter: &Filter) -> Option<bool> {
-    match filter {
-        Expr::Test(_) => None,
-        Expr::Not(operand) => known(operand).map(|value| !value),
-        Expr::And(operands) => decided(operands, false),
-        Expr::Or(operands) => decided(operands, true),
-    }
-}
-
-/// The value of operands of which one with the value `decisive` decides.
-fn decided(operands: &[Filter], decisive: bool) -> Option<bool> {
-    let mut values = operands.iter().map(known);
-    let mut open = false;
-    for value in &mut values {
-        match value {
-            Some(value) if value == decisive => return Some(decisive),
-            Some(_) => {}
-            None => open = true,
-        }
-    }
-    (!open).then_some(!decisive)
 }
 
 /// Chunks that are read together.

@@ -184,6 +184,34 @@ impl<L> Expr<L> {
         })
     }
 
+    /// Whether it is false for every event, because of operands that do not depend on the event.
+    pub fn passes_none(&self) -> bool {
+        self.constant() == Some(false)
+    }
+
+    /// Its value, if that does not depend on the event.
+    fn constant(&self) -> Option<bool> {
+        match self {
+            Expr::Test(_) => None,
+            Expr::Not(operand) => operand.constant().map(|value| !value),
+            Expr::And(operands) => Self::decided(operands, false),
+            Expr::Or(operands) => Self::decided(operands, true),
+        }
+    }
+
+    /// The value of operands of which one with the value `decisive` decides.
+    fn decided(operands: &[Self], decisive: bool) -> Option<bool> {
+        let mut is_open = false;
+        for value in operands.iter().map(Self::constant) {
+            match value {
+                Some(value) if value == decisive => return Some(decisive),
+                Some(_) => {}
+                None => is_open = true,
+            }
+        }
+        (!is_open).then_some(!decisive)
+    }
+
     /// Calls `visit` with every predicate, from left to right.
     pub fn for_each<'a>(&'a self, visit: &mut dyn FnMut(&'a Predicate<L>)) {
         match self {

@@ -72,6 +72,9 @@ pub enum ProcessorConfig {
         query: String,
         /// The chain for what passes.
         processors: Vec<ProcessorConfig>,
+        /// Whether only matches pass: a copy knows by itself which declarations they need.
+        #[serde(skip)]
+        is_exact: bool,
     },
     /// Passes the spans of a sample of all traces.
     Sampler {
@@ -119,7 +122,11 @@ pub(crate) fn copy_chain(
 ) -> Vec<ProcessorConfig> {
     let processors = processors.to_vec();
     match query.cloned() {
-        Some(query) => vec![ProcessorConfig::Query { query, processors }],
+        Some(query) => vec![ProcessorConfig::Query {
+            query,
+            processors,
+            is_exact: true,
+        }],
         None => processors,
     }
 }

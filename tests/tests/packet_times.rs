@@ -318,7 +318,7 @@ fn a_copy_takes_declarations_along() {
     }
 }
 
-/// The same for what is copied from the buffer, and for recordings of a time frame.
+/// The same for what is copied from the buffer, and for recordings of a time frame or a query.
 #[test]
 fn what_is_recorded_of_a_window_contains_declarations() {
     let (_folder, _server, mut api) = Server::fresh();
@@ -326,16 +326,26 @@ fn what_is_recorded_of_a_window_contains_declarations() {
     let frame = json!([{
         "type": "time_frame", "from": at(15), "to": at(18), "processors": [{ "type": "saver" }],
     }]);
-    let (id, recorded) = record_now(&mut api, json!({ "processors": frame }));
-    declare(&mut api, &recorded, "dft");
+    let window = "ts >= 1970-01-01T00:00:15Z and ts < 1970-01-01T00:00:18Z";
+    let query = |text: &str| json!([{ "type": "query", "query": text, "processors": [{ "type": "saver" }] }]);
+    let other = format!("agent == 'other' and {window}");
+    let [(id, recorded), (second, of_query), (third, of_other)] =
+        [frame, query(window), query(&other)].map(|processors| {
+            let (id, storage) = record_now(&mut api, json!({ "processors": processors }));
+            declare(&mut api, &storage, "dft");
+            (id, storage)
+        });
     let agent = Agent::of_path("/api/v1/agents/node/streams/s/packets");
     push_declared(&mut api, &agent);
-    stop(&mut api, &id);
+    for id in [&id, &second, &third] {
+        stop(&mut api, id);
+    }
+    assert_eq!(count_of(&mut api, &of_other, ""), 0);
     let target = api.create_storage("target");
     let copied = json!({ "storage": target, "from": at(15), "to": at(18) });
     let copied = api.done("POST", "/buffer/copy", Some(&copied));
     assert_eq!(copied["written_packets"], 5, "{copied}");
-    for storage in [&recorded, &target] {
+    for storage in [&recorded, &of_query, &target] {
         assert_eq!(count_of(&mut api, storage, "exists(ts)"), 5);
         let query = "ts >= 1970-01-01T00:00:15Z and fname == '/a' and dur == 7ns";
         assert_eq!(count_of(&mut api, storage, query), 2);

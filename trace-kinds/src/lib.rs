@@ -20,6 +20,7 @@ pub mod gzip;
 pub mod io_trace;
 mod kind;
 mod origin;
+mod origin_filter;
 pub mod otlp;
 pub mod protobuf;
 mod recognize;

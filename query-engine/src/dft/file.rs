@@ -23,7 +23,6 @@ use crate::open_sidecar::OpenSidecar;
 use crate::packet_files::packet_file::origin;
 use crate::sidecar_file::Unusable;
 use crate::source::{ChunkSource, Counters, LocalFilter, Narrowed, Scratch, Task, first_ts};
-use crate::stored::answer_origin;
 use crate::{Evidence, Fetch, LocalFile, ReadError};
 
 /// Bytes of text of a task of a file without an index.
@@ -253,7 +252,7 @@ impl ChunkSource for DftFile {
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {
-        localize(&answer_origin(filter, &self.origin), &self.names)
+        localize(&self.origin.answer(filter), &self.names)
     }
 
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task> {

@@ -16,7 +16,7 @@ use crate::evidence::EVERYTHING;
 use crate::open_sidecar::OpenSidecar;
 use crate::slices::{Pairing, pairing_in};
 use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks};
-use crate::stored::{PacketEvents, answer_origin};
+use crate::stored::PacketEvents;
 use crate::{Evidence, Fetch, LocalFile, ReadError};
 
 /// Bytes of packets per task.
@@ -165,7 +165,7 @@ pub(crate) fn origin(kind: Kind, path: &Path) -> Origin {
 }
 
 pub(crate) fn localize(filter: &Filter, origin: &Origin) -> LocalFilter {
-    let filter = answer_origin(filter, origin);
+    let filter = origin.answer(filter);
     LocalFilter {
         evaluate: filter.clone(),
         prune: filter,

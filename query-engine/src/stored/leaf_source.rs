@@ -9,7 +9,6 @@ use storage_format::{Kind, StorageId};
 use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
 use super::frames::Frames;
-use super::origin_filter::answer_origin;
 use super::packet_events::PacketEvents;
 use super::ranges::{inside, joined};
 use super::times;
@@ -18,7 +17,7 @@ use crate::evidence::EVERYTHING;
 use crate::open_sidecar::OpenSidecar;
 use crate::skipped::unreadable_records;
 use crate::slices::{Pairing, pairing_in};
-use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks, passes_none};
+use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, chunk_tasks};
 use crate::{Evidence, Fetch, ReadError};
 
 /// The part of a leaf that its chunk index covers, or the part after that.
@@ -201,7 +200,7 @@ impl LeafSource {
 
     /// Whether the filter passes no event of the stream.
     pub(super) fn is_excluded(&self, filter: Option<&Filter>) -> bool {
-        filter.is_some_and(|filter| passes_none(&self.localize(filter).evaluate))
+        filter.is_some_and(|filter| self.localize(filter).evaluate.passes_none())
     }
 
     /// The number of its chunks, or of its runs.
@@ -351,7 +350,7 @@ impl ChunkSource for LeafSource {
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {
-        let filter = answer_origin(filter, &self.origin);
+        let filter = self.origin.answer(filter);
         match self.leaf.path.kind {
             Kind::Dft => crate::dft::localize(&filter, &self.context.names),
             _ => LocalFilter {

@@ -10,7 +10,6 @@ mod declarations;
 mod derived;
 pub(crate) mod frames;
 pub(crate) mod leaf_source;
-mod origin_filter;
 mod packet_events;
 mod packets;
 mod ranges;
@@ -32,7 +31,6 @@ use storage_format::{LeafId, StorageId};
 
 use crate::Fetch;
 
-pub(crate) use origin_filter::answer_origin;
 pub(crate) use packet_events::PacketEvents;
 
 pub use declarations::StreamDeclarations;

@@ -7,8 +7,7 @@ use trace_kinds::{EachEvent, Origin};
 
 use super::StoredLeaf;
 use super::leaf_source::{origin_of, place_of};
-use super::origin_filter::answer_origin;
-use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task, passes_none};
+use crate::source::{ChunkSource, Counters, LocalFilter, Scratch, Task};
 use crate::{Evidence, ReadError};
 
 /// A leaf whose packets cannot be decoded.
@@ -37,7 +36,7 @@ impl UndecodableLeaf {
 
     /// Whether the filter passes no event of the stream.
     pub(super) fn is_excluded(&self, filter: Option<&Filter>) -> bool {
-        filter.is_some_and(|filter| passes_none(&self.localize(filter).evaluate))
+        filter.is_some_and(|filter| self.localize(filter).evaluate.passes_none())
     }
 
     /// Which leaf, and why.
@@ -72,7 +71,7 @@ impl ChunkSource for UndecodableLeaf {
     }
 
     fn localize(&self, filter: &Filter) -> LocalFilter {
-        let filter = answer_origin(filter, &self.origin);
+        let filter = self.origin.answer(filter);
         LocalFilter {
             evaluate: filter.clone(),
             prune: filter,

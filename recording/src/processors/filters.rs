@@ -255,6 +255,15 @@ impl Filter for Sampler {
     }
 }
 
+fn origin_of(agent: &AgentId, stream: &StreamId, kind: Kind) -> Origin {
+    Origin {
+        agent: Some(agent.to_string()),
+        stream: Some(stream.to_string()),
+        storage: None,
+        kind: kind.as_str(),
+    }
+}
+
 /// A query on packets of every kind.
 pub(crate) struct PacketQuery {
     query: Query,
@@ -280,13 +289,15 @@ impl PacketQuery {
     }
 
     fn origin(&self, agent: &AgentId, stream: &StreamId, kind: Kind) -> OriginFields {
-        let origin = Origin {
-            agent: Some(agent.to_string()),
-            stream: Some(stream.to_string()),
-            storage: None,
-            kind: kind.as_str(),
-        };
-        OriginFields::new(&origin, &self.table)
+        OriginFields::new(&origin_of(agent, stream, kind), &self.table)
+    }
+
+    /// Whether agent, stream and kind of a packet rule its events out.
+    fn excludes(&self, packet: &Packet) -> bool {
+        let origin = origin_of(&packet.agent, &packet.stream, packet.kind);
+        // Numbers of any unit do here: only names are compared.
+        let filter = self.query.bind(BareUnit::NANOS);
+        filter.is_ok_and(|filter| origin.answer(&filter).passes_none())
     }
 
     fn matches(&self, event: &dyn Event, origin: &OriginFields) -> bool {
@@ -332,35 +343,48 @@ impl PacketQuery {
     }
 }
 
-/// Passes what matches an expression.
+/// Passes what matches an expression, and packets of DFTracer that declare what others mean.
 pub(super) struct QueryFilter {
     query: PacketQuery,
+    /// Declarations do not pass.
+    is_exact: bool,
     row: Row,
 }
 
 impl QueryFilter {
-    pub(super) fn new(text: &str, row: Row) -> Result<Self, ConfigError> {
+    pub(super) fn new(text: &str, is_exact: bool, row: Row) -> Result<Self, ConfigError> {
         Ok(Self {
             query: PacketQuery::new(text)?,
+            is_exact,
             row,
         })
+    }
+
+    fn passes(&self, packet: &Packet) -> bool {
+        let query = &self.query;
+        // Matches that come later need what this one declares.
+        let is_needed = || !self.is_exact && declares(packet) && !query.excludes(packet);
+        query.matches_packet(packet) || is_needed()
     }
 }
 
 impl Filter for QueryFilter {
     fn filter(&mut self, item: Item<'_>, out: &mut Outbox) {
-        let Self { query, row } = self;
+        if let Item::Packet { packet, .. } = &item
+            && packet.kind != Kind::Otlp
+        {
+            if self.passes(packet) {
+                self.row.process(item, out);
+            }
+            return;
+        }
+        let Self { query, row, .. } = self;
         match item {
-            Item::Packet { packet, request } if packet.kind == Kind::Otlp => {
+            Item::Packet { packet, request } => {
                 let origin = query.origin(&packet.agent, &packet.stream, packet.kind);
                 pass_spans(row, (packet, request), &query.decoder, out, |event| {
                     query.matches(event, &origin)
                 });
-            }
-            Item::Packet { packet, .. } => {
-                if query.matches_packet(packet) {
-                    row.process(item, out);
-                }
             }
             Item::Invocation(invocation) => {
                 let origin = query.origin(invocation.agent, invocation.stream, Kind::Otlp);

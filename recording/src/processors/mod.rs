@@ -49,8 +49,13 @@ fn make_one(config: &ProcessorConfig) -> Result<Box<dyn Processor>, ConfigError>
         ProcessorConfig::AgentFilter { agents, processors } => {
             Box::new(AgentFilter::new(agents, row(processors)?))
         }
-        ProcessorConfig::Query { query, processors } => {
-            Box::new(QueryFilter::new(query, row(processors)?)?)
+        ProcessorConfig::Query {
+            query,
+            processors,
+            is_exact,
+        } => {
+            let row = row(processors)?;
+            Box::new(QueryFilter::new(query, *is_exact, row)?)
         }
         ProcessorConfig::Sampler { ratio, processors } => {
             Box::new(Sampler::new(*ratio, row(processors)?))

@@ -2,28 +2,30 @@
 
 use std::convert::Infallible;
 
+use crate::Origin;
 use query_language::{Expr, FieldTable, Filter, Program, Value};
-use trace_kinds::Origin;
 
-/// `filter` with every predicate on the fields of `origin` evaluated.
-pub(crate) fn answer_origin(filter: &Filter, origin: &Origin) -> Filter {
-    let known = |field: &str| Origin::FIELDS.contains(&field).then(|| origin.field(field));
-    let answered: Result<Filter, Infallible> = filter.rewrite(&mut |predicate| {
-        let Some(value) = known(predicate.field.as_str()) else {
-            return Ok(Expr::Test(predicate.clone()));
-        };
-        let mut table = FieldTable::new();
-        let program = Program::compile(&Expr::Test(predicate.clone()), &mut table);
-        let event = [value.map(Value::from)];
-        Ok(if program.matches(event.as_slice()) {
-            Expr::And(Vec::new())
-        } else {
-            Expr::Or(Vec::new())
-        })
-    });
-    match answered {
-        Ok(filter) => filter,
-        Err(never) => match never {},
+impl Origin {
+    /// `filter` with every predicate on the fields of this origin evaluated.
+    pub fn answer(&self, filter: &Filter) -> Filter {
+        let known = |field: &str| Origin::FIELDS.contains(&field).then(|| self.field(field));
+        let answered: Result<Filter, Infallible> = filter.rewrite(&mut |predicate| {
+            let Some(value) = known(predicate.field.as_str()) else {
+                return Ok(Expr::Test(predicate.clone()));
+            };
+            let mut table = FieldTable::new();
+            let program = Program::compile(&Expr::Test(predicate.clone()), &mut table);
+            let event = [value.map(Value::from)];
+            Ok(if program.matches(event.as_slice()) {
+                Expr::And(Vec::new())
+            } else {
+                Expr::Or(Vec::new())
+            })
+        });
+        match answered {
+            Ok(filter) => filter,
+            Err(never) => match never {},
+        }
     }
 }
 
@@ -32,7 +34,6 @@ mod tests {
     use query_language::{BareUnit, Query};
 
     use super::*;
-    use crate::source::passes_none;
 
     fn check(query: &str, none: bool) {
         let origin = Origin {
@@ -42,8 +43,8 @@ mod tests {
             kind: "ctf",
         };
         let filter = Query::parse(query).unwrap().bind(BareUnit::NANOS).unwrap();
-        let answered = answer_origin(&filter, &origin);
-        assert_eq!(passes_none(&answered), none, "{query}: {answered:?}");
+        let answered = origin.answer(&filter);
+        assert_eq!(answered.passes_none(), none, "{query}: {answered:?}");
     }
 
     #[test]
