@@ -25,7 +25,7 @@ use crate::io_trace::IoTracing;
 use crate::jobs::Jobs;
 use crate::metrics::Metrics;
 use crate::open_files::OpenFiles;
-use crate::provenance::Provenances;
+use crate::provenance::{ProvenanceError, Provenances, ReportedProvenance};
 use crate::query::{Queries, UnreadableData};
 use crate::range::Buffers;
 use crate::tier::chains::ChainReplica;
@@ -73,8 +73,9 @@ impl AppState {
         (openapi, tier): (Bytes, Option<Arc<Tier>>),
     ) -> Arc<Self> {
         engine.derived_files().check_with(check_file);
+        let provenances = Arc::default();
         if let Some(tier) = &tier {
-            tier.serve(&engine);
+            tier.serve(&engine, &provenances);
         }
         let indexes = Arc::new(ChunkIndexes::new(&config.query));
         let unreadable = Arc::new(UnreadableData::default());
@@ -113,7 +114,7 @@ impl AppState {
             jobs,
             indexes,
             unreadable,
-            provenances: Arc::default(),
+            provenances,
             changes: ChangeFeed::default(),
             background: WatchedTasks::default(),
             tier,
@@ -155,6 +156,22 @@ impl AppState {
         };
         let replica = ChainReplica(Arc::clone(chains));
         replica.wait(id, &key.0, &key.1, packet.entry.number).await
+    }
+
+    /// Waits until the object store has provenance that is stored here, if it is to survive this
+    /// node as packets do.
+    pub(crate) async fn chain_provenance(
+        &self,
+        id: StorageId,
+        reported: &ReportedProvenance,
+    ) -> Result<(), ProvenanceError> {
+        let chains = self.tier.as_ref().and_then(|tier| tier.chains());
+        let Some(chains) = chains else { return Ok(()) };
+        if self.engine.storages().get(id)?.state == StorageState::Finalized {
+            return Ok(());
+        }
+        let stream = (reported.agent.clone(), reported.stream.clone());
+        Ok(chains.report(id, stream, reported.chained()?).await?)
     }
 
     /// Ends what appends to the object store: nobody waits for it any more.

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! offset size field
-//!      0    1 kind: 1 storage, 2 agent, 3 stream, 4 packet
+//!      0    1 kind: 1 storage, 2 agent, 3 stream, 4 packet, 5 provenance
 //!      1    3 zero
 //!      4    4 length of the body
 //! ```
@@ -30,6 +30,10 @@
 //!     56    n stored payload
 //! ```
 //!
+//! Provenance says from which file packets of the stream before it were cut: their epoch (8 bytes),
+//! and a provenance sidecar whose chunks are sequences of packets. Its first source is the file; the
+//! second, if there is one, is the same file before it grew.
+//!
 //! Integers are little-endian. The record around it has a checksum of all of this.
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -49,10 +53,14 @@ pub const SECTION_HEADER_BYTES: usize = 8;
 /// Bytes in front of the payload of a packet.
 pub const PACKET_HEADER_BYTES: usize = 56;
 
+/// Bytes in front of a provenance sidecar.
+const EPOCH_BYTES: usize = 8;
+
 const STORAGE: u8 = 1;
 const AGENT: u8 = 2;
 const STREAM: u8 = 3;
 const PACKET: u8 = 4;
+const PROVENANCE: u8 = 5;
 
 /// A packet in a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +90,17 @@ pub enum ChainSection {
     Stream(AgentId, StreamId),
     /// A packet.
     Packet(ChainedPacket),
+    /// The file that packets of the stream were cut from.
+    Provenance(ChainedProvenance),
+}
+
+/// The provenance of packets in a chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainedProvenance {
+    /// The epoch of the packets.
+    pub epoch: u64,
+    /// A provenance sidecar, with sequences for chunks.
+    pub sidecar: Bytes,
 }
 
 impl ChainSection {
@@ -106,6 +125,14 @@ impl ChainSection {
             Self::Packet(packet) => {
                 pieces.push(packet.header());
                 pieces.push(packet.stored.clone());
+            }
+            Self::Provenance(provenance) => {
+                let mut bytes = BytesMut::with_capacity(SECTION_HEADER_BYTES + EPOCH_BYTES);
+                let length = EPOCH_BYTES.saturating_add(provenance.sidecar.len());
+                put_section_header(PROVENANCE, length, &mut bytes);
+                bytes.put_u64_le(provenance.epoch);
+                pieces.push(bytes.freeze());
+                pieces.push(provenance.sidecar.clone());
             }
         }
         Ok(())
@@ -211,6 +238,7 @@ impl ChainSections {
             AGENT => Ok(ChainSection::Agent(Box::new(AgentFile::decode(&body)?))),
             STREAM => stream_of(&body),
             PACKET => ChainedPacket::decode(&body).map(ChainSection::Packet),
+            PROVENANCE => provenance_of(&body),
             _ => Err(FormatError::new(
                 WHAT,
                 0,
@@ -249,6 +277,16 @@ fn stream_of(body: &[u8]) -> Result<ChainSection, FormatError> {
         agent.parse().map_err(|_| fault("agent"))?,
         stream.parse().map_err(|_| fault("stream"))?,
     ))
+}
+
+fn provenance_of(body: &Bytes) -> Result<ChainSection, FormatError> {
+    if body.len() <= EPOCH_BYTES {
+        return Err(FormatError::truncated(WHAT, EPOCH_BYTES + 1, body.len()));
+    }
+    Ok(ChainSection::Provenance(ChainedProvenance {
+        epoch: get_u64(body, 0),
+        sidecar: body.slice(EPOCH_BYTES..),
+    }))
 }
 
 fn text_of(bytes: &[u8]) -> Option<(&str, &[u8])> {
@@ -314,6 +352,10 @@ mod tests {
             ChainSection::Stream("one".parse().unwrap(), "left".parse().unwrap()),
             packet(0, known, b"hello"),
             packet(1, Facts::default(), b"x"),
+            ChainSection::Provenance(ChainedProvenance {
+                epoch: 4,
+                sidecar: Bytes::from_static(b"sidecar"),
+            }),
         ]
     }
 
@@ -338,7 +380,7 @@ mod tests {
         for length in 0..payload.len() {
             let cut = payload.slice(..length);
             let found: Vec<_> = ChainSections::of(&cut).collect();
-            let whole = encoded(&sections()[..found.len().min(5)]).len() == length;
+            let whole = encoded(&sections()[..found.len().min(6)]).len() == length;
             assert_eq!(found.iter().all(Result::is_ok), whole, "cut at {length}");
         }
         for at in 0..payload.len() {

@@ -104,6 +104,7 @@ mod standing_recording;
 mod stream_activity;
 mod tables;
 mod takeover;
+mod takeover_files;
 mod temporary_files;
 mod terminals;
 mod time_limits;

@@ -9,6 +9,7 @@
 //! Copied packets inherit the provenance of their originals (`copies`).
 
 mod bundles;
+mod chained;
 mod copies;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -23,6 +24,8 @@ use storage_core::{Engine, LeafInfo, PacketInfo, Selection, StorageError};
 use storage_format::paths::FileName;
 use storage_format::{AgentId, LeafId, StorageId, StreamId};
 use tokio::sync::{Mutex, MutexGuard};
+
+pub(crate) use chained::ChainedProvenanceError;
 
 use crate::leaf_sidecars::LeafSidecars;
 

@@ -168,6 +168,7 @@ pub(super) async fn store(
     let body: ProvenanceBody = read_json(&app, &headers, body).await?;
     let report = body.report(&agent, &stream)?;
     let packets = app.provenances.store(&app.engine, id, &report).await?;
+    app.chain_provenance(id, &report).await?;
     // A reader may have cached the previous file.
     app.open_files.close(id);
     if app.engine.storages().get(id)?.state == StorageState::Finalized {

@@ -14,6 +14,7 @@ use super::chains::{ChainReplica, Chains, Known, Pace};
 use super::nodes::{self, NodeDocument};
 use super::source;
 use crate::config::{Config, Durability, ObjectStoreConfig};
+use crate::provenance::Provenances;
 
 /// The object store, as this node uses it.
 pub(crate) struct Tier {
@@ -153,7 +154,7 @@ impl Tier {
     }
 
     /// Lets the engine fetch absent bytes.
-    pub(crate) fn serve(&self, engine: &Engine) {
+    pub(crate) fn serve(&self, engine: &Engine, provenances: &Arc<Provenances>) {
         let source = source::Source(self.reader.clone());
         let ahead_bytes_max = self.config.read_ahead_bytes_max;
         engine
@@ -167,7 +168,7 @@ impl Tier {
                 interval: Duration::from_millis(self.config.append_interval_ms),
                 patience: Duration::from_secs(self.config.request_seconds),
             };
-            let chains = Chains::new(place, (engine, known), pace, self.wake.clone());
+            let chains = Chains::new(place, (engine, known), provenances, pace, self.wake.clone());
             engine.set_replica(Arc::new(ChainReplica(Arc::clone(&chains))));
             // There is one engine.
             let _ = self.chains.set(chains);

@@ -144,6 +144,9 @@ async fn append(
     settled(chains, of, chain, Some(gathered)).await?;
     chains.counts.add(gathered.packets, gathered.bytes);
     of.reach(gathered.reached.clone());
+    if let Some(next) = gathered.next_report {
+        of.has_reports(next);
+    }
     Ok(())
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Gathered {
     pub(super) packets: u64,
     /// The last packet of each stream in it.
     pub(super) reached: Vec<(StreamKey, u64)>,
+    /// The number behind the last report of provenance in it.
+    pub(super) next_report: Option<u64>,
     /// What does not fit any more.
     rest: Grown,
 }
@@ -73,12 +75,19 @@ impl Told {
         engine: &Engine,
         chain: &StorageChain,
     ) -> Result<Gathered, StorageError> {
+        // Before the packets are taken: those of an earlier report are among them, or in the chain.
+        let reported = chain.reported();
         let grown = chain.take_grown();
         let is_redescribed = chain.take_redescribed();
         let mut gathered = Gathered::default();
-        let filled = self
-            .fill(engine, chain, (&grown, is_redescribed), &mut gathered)
-            .await;
+        let filled = self.fill(engine, chain, (&grown, is_redescribed), &mut gathered);
+        let filled = match filled.await {
+            Ok(told) => {
+                let reports = (reported, told);
+                self.report(engine, chain, reports, &mut gathered).await
+            }
+            Err(error) => Err(error),
+        };
         if let Err(error) = filled {
             chain.put_back(grown);
             if is_redescribed {
@@ -90,13 +99,14 @@ impl Told {
         Ok(gathered)
     }
 
+    /// Adds descriptions and packets; returns what the chain is told by them.
     async fn fill(
-        &mut self,
+        &self,
         engine: &Engine,
         chain: &StorageChain,
         (grown, is_redescribed): (&Grown, bool),
         gathered: &mut Gathered,
-    ) -> Result<(), StorageError> {
+    ) -> Result<Self, StorageError> {
         let mut told = Self::default();
         if is_redescribed {
             self.describe_storage(engine, chain.id, (&mut told, &mut *gathered))?;
@@ -123,6 +133,35 @@ impl Told {
             if !is_whole {
                 gathered.rest.insert(key.clone(), leaves.clone());
             }
+        }
+        Ok(told)
+    }
+
+    /// Adds the provenance before report `end`, behind the packets that it is of. With it, the
+    /// chain was told all that `told` says.
+    async fn report(
+        &mut self,
+        engine: &Engine,
+        chain: &StorageChain,
+        (end, mut told): (u64, Self),
+        gathered: &mut Gathered,
+    ) -> Result<(), StorageError> {
+        let mut next = 0;
+        while gathered.has_room()
+            && let Some(report) = chain.next_report(next)
+            && report.number < end
+            && !gathered.rest.contains_key(&report.stream)
+        {
+            let length = report.provenance.sidecar.len() as u64;
+            if gathered.bytes > 0 && gathered.bytes.saturating_add(length) > RECORD_BYTES {
+                break;
+            }
+            self.introduce(engine, (chain.id, &report.stream), (&mut told, gathered))
+                .await?;
+            let section = ChainSection::Provenance(report.provenance);
+            gathered.add(&section, "provenance")?;
+            next = report.number + 1;
+            gathered.next_report = Some(next);
         }
         self.storage = told.storage.or(self.storage.take());
         self.agents.extend(told.agents);

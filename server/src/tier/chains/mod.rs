@@ -24,11 +24,13 @@ use object_tier::chain::{Chain, Claimant};
 use object_tier::{Bucket, NodeName};
 use parking_lot::Mutex;
 use storage_core::{Engine, Replica, Replicated, StorageError};
+use storage_format::chain_payload::ChainedProvenance;
 use storage_format::data_file::LeafPath;
 use storage_format::storage_file::StorageState;
 use storage_format::{AgentId, LeafId, StorageId, StreamId};
 use tokio::sync::watch;
 
+use crate::provenance::Provenances;
 pub(crate) use known::Known;
 pub(crate) use rebuilding::{RebuildError, rebuild};
 pub(crate) use record::sections;
@@ -78,6 +80,7 @@ pub(crate) struct Chains {
     claimant: Claimant,
     known: Known,
     engine: Engine,
+    provenances: Arc<Provenances>,
     pace: Pace,
     chains: Mutex<HashMap<StorageId, Arc<StorageChain>>>,
     /// Storages that are made again from their chains.
@@ -96,6 +99,7 @@ impl Chains {
     pub(crate) fn new(
         (bucket, node): (&Bucket, &NodeName),
         (engine, known): (&Engine, &Known),
+        provenances: &Arc<Provenances>,
         pace: Pace,
         wake: watch::Sender<u64>,
     ) -> Arc<Self> {
@@ -107,6 +111,7 @@ impl Chains {
             },
             known: known.clone(),
             engine: engine.clone(),
+            provenances: Arc::clone(provenances),
             pace,
             chains: Mutex::default(),
             rebuilding: Mutex::default(),
@@ -196,6 +201,22 @@ impl Chains {
     /// Whether a storage is made again from its chain at this moment.
     pub(crate) fn is_rebuilding(&self, id: StorageId) -> bool {
         self.rebuilding.lock().contains(&id)
+    }
+
+    /// Waits until the chain of a storage has the provenance of packets that is stored here.
+    ///
+    /// # Errors
+    /// When another node has the storage, its chain is closed, or the store does not answer.
+    pub(crate) async fn report(
+        self: &Arc<Self>,
+        id: StorageId,
+        stream: StreamKey,
+        provenance: ChainedProvenance,
+    ) -> Result<(), StorageError> {
+        let chain = self.of(id);
+        let reported = chain.report(stream, provenance);
+        let waited = tokio::time::timeout(self.pace.patience, reported).await;
+        waited.unwrap_or_else(|_| Err(self.not_taken(id)))
     }
 
     /// Gives the copies up that are damaged here, once each: everything that was acknowledged is in

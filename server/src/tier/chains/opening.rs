@@ -74,7 +74,8 @@ impl Walker for Walk {
                         *end = packet.position.max(*end);
                     }
                 }
-                ChainSection::Storage(_) | ChainSection::Agent(_) => {}
+                ChainSection::Storage(_) | ChainSection::Agent(_) | ChainSection::Provenance(_) => {
+                }
             }
         }
         Ok(())

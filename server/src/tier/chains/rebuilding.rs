@@ -13,9 +13,11 @@ use storage_core::{
 };
 use storage_format::StorageId;
 use storage_format::agent_file::AgentFile;
-use storage_format::chain_payload::{ChainSection, ChainedPacket};
+use storage_format::chain_payload::{ChainSection, ChainedPacket, ChainedProvenance};
 use storage_format::storage_file::StorageFile;
 use thiserror::Error;
+
+use crate::provenance::{ChainedProvenanceError, ProvenanceError, Provenances, ReportedProvenance};
 
 use super::record::sections;
 use super::{Chains, StreamKey};
@@ -66,6 +68,7 @@ pub(crate) async fn rebuild(
     chains.known.rebuilding(id).await?;
     let mut building = Building {
         engine: &chains.engine,
+        provenances: &chains.provenances,
         id,
         is_made: false,
         group: Vec::new(),
@@ -111,6 +114,7 @@ async fn remove_incomplete(engine: &Engine, id: StorageId) {
 /// A storage that is being made.
 struct Building<'a> {
     engine: &'a Engine,
+    provenances: &'a Provenances,
     id: StorageId,
     is_made: bool,
     group: Vec<NewPacket>,
@@ -149,6 +153,10 @@ impl Building<'_> {
                     self.stream = Some((agent, stream));
                 }
                 ChainSection::Packet(packet) => self.add(record.number, packet).await?,
+                ChainSection::Provenance(provenance) => {
+                    self.push().await?;
+                    self.note_provenance(&provenance).await?;
+                }
             }
         }
         self.push().await
@@ -216,6 +224,28 @@ impl Building<'_> {
             self.push().await?;
         }
         Ok(())
+    }
+
+    /// Notes from which file packets were cut. It is derived: without it, the packets are there.
+    async fn note_provenance(&self, chained: &ChainedProvenance) -> Result<(), RebuildError> {
+        let Some(stream) = self.stream.clone() else {
+            return Ok(());
+        };
+        let (engine, id) = (self.engine, self.id);
+        let noted = match ReportedProvenance::of_chain(engine, id, stream, chained).await {
+            Ok(Some(reported)) => self.provenances.store(engine, id, &reported).await,
+            Ok(None) => return Ok(()),
+            Err(ChainedProvenanceError::Storage(error)) => return Err(error.into()),
+            Err(ChainedProvenanceError::Sidecar(error)) => Err(error.into()),
+        };
+        match noted {
+            Ok(_) => Ok(()),
+            Err(ProvenanceError::Storage(error)) => Err(error.into()),
+            Err(ProvenanceError::Sidecar(error)) => {
+                tracing::warn!(%error, storage = %id, "provenance in a chain is not used; report it again");
+                Ok(())
+            }
+        }
     }
 
     /// Stores the group.

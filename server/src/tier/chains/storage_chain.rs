@@ -1,10 +1,11 @@
 //! The chain of one storage, as those who wait for it and the task that appends see it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use storage_core::StorageError;
+use storage_format::chain_payload::ChainedProvenance;
 use storage_format::{LeafId, StorageId};
 use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
@@ -13,6 +14,15 @@ use super::StreamKey;
 
 /// The leaves of streams in which there may be packets that the chain does not have.
 pub(super) type Grown = BTreeMap<StreamKey, BTreeSet<LeafId>>;
+
+/// Provenance that the chain does not have, in the order in which it was reported.
+#[derive(Debug, Clone)]
+pub(super) struct Report {
+    /// The number of the report.
+    pub(super) number: u64,
+    pub(super) stream: StreamKey,
+    pub(super) provenance: ChainedProvenance,
+}
 
 /// Why a chain is not appended to from here any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,12 +58,21 @@ struct Shared {
     grown: Grown,
     /// The number of the last packet of each stream that the chain has.
     reached: HashMap<StreamKey, u64>,
+    reports: VecDeque<Report>,
+    /// How many reports there were, also those that the chain has.
+    reported: u64,
     /// Why the store did not do what was asked last, if it did not.
     failure: Option<Failure>,
     /// Whether the description of the storage or of an agent may have changed.
     is_redescribed: bool,
     /// How many finalizations wait for the end of the chain.
     closing: usize,
+}
+
+impl Shared {
+    fn has_work(&self) -> bool {
+        !self.grown.is_empty() || !self.reports.is_empty() || self.is_redescribed
+    }
 }
 
 /// The chain of one storage.
@@ -76,6 +95,8 @@ impl StorageChain {
                 stage: Stage::Opening,
                 grown: Grown::new(),
                 reached: HashMap::new(),
+                reports: VecDeque::new(),
+                reported: 0,
                 failure: None,
                 is_redescribed: true,
                 closing: 0,
@@ -130,6 +151,53 @@ impl StorageChain {
         }
     }
 
+    /// Waits until the chain has provenance, which is appended while somebody waits for it.
+    pub(super) async fn report(
+        &self,
+        stream: StreamKey,
+        provenance: ChainedProvenance,
+    ) -> Result<(), StorageError> {
+        let reporting = Reporting::begin(self, stream, provenance);
+        let number = reporting.number;
+        self.until_it_has(|shared| !shared.reports.iter().any(|report| report.number == number))
+            .await
+    }
+
+    fn note_report(&self, stream: StreamKey, provenance: ChainedProvenance) -> u64 {
+        let mut shared = self.shared.lock();
+        let number = shared.reported;
+        shared.reported += 1;
+        shared.reports.push_back(Report {
+            number,
+            stream,
+            provenance,
+        });
+        drop(shared);
+        self.work.notify_one();
+        number
+    }
+
+    /// The number of the next report.
+    pub(super) fn reported(&self) -> u64 {
+        self.shared.lock().reported
+    }
+
+    /// The oldest report from `number` on that the chain does not have. It stays until
+    /// [`StorageChain::has_reports`].
+    pub(super) fn next_report(&self, number: u64) -> Option<Report> {
+        let shared = self.shared.lock();
+        let mut reports = shared.reports.iter();
+        reports.find(|report| report.number >= number).cloned()
+    }
+
+    /// The chain has the reports before `next`.
+    pub(super) fn has_reports(&self, next: u64) {
+        let mut shared = self.shared.lock();
+        shared.reports.retain(|report| report.number >= next);
+        drop(shared);
+        self.tell();
+    }
+
     /// The last number of a stream that the chain has.
     pub(super) fn last(&self, stream: &StreamKey) -> Option<u64> {
         self.shared.lock().reached.get(stream).copied()
@@ -141,7 +209,7 @@ impl StorageChain {
             let work = self.work.notified();
             {
                 let shared = self.shared.lock();
-                if !shared.grown.is_empty() || shared.is_redescribed || shared.closing > 0 {
+                if shared.has_work() || shared.closing > 0 {
                     return;
                 }
             }
@@ -152,7 +220,7 @@ impl StorageChain {
     /// Whether the chain may be closed now.
     pub(super) fn is_closing(&self) -> bool {
         let shared = self.shared.lock();
-        shared.closing > 0 && shared.grown.is_empty() && !shared.is_redescribed
+        shared.closing > 0 && !shared.has_work()
     }
 
     /// The node owns the storage; the chain has the packets up to `reached`, and `grown` may have
@@ -250,9 +318,16 @@ impl StorageChain {
         stream: &StreamKey,
         number: u64,
     ) -> Result<(), StorageError> {
-        self.until(|shared| {
+        self.until_it_has(|shared| {
             let last = shared.reached.get(stream);
-            if last.is_some_and(|last| *last >= number) {
+            last.is_some_and(|last| *last >= number)
+        })
+        .await
+    }
+
+    async fn until_it_has(&self, has: impl Fn(&Shared) -> bool) -> Result<(), StorageError> {
+        self.until(|shared| {
+            if has(shared) {
                 return Some(Ok(()));
             }
             match &shared.stage {
@@ -303,6 +378,26 @@ impl StorageChain {
             },
             Ending::Deleted => StorageError::StorageNotFound(storage),
         }
+    }
+}
+
+/// A report that waits; when it gives up, it is not appended any more, and takes no memory.
+struct Reporting<'a> {
+    chain: &'a StorageChain,
+    number: u64,
+}
+
+impl<'a> Reporting<'a> {
+    fn begin(chain: &'a StorageChain, stream: StreamKey, provenance: ChainedProvenance) -> Self {
+        let number = chain.note_report(stream, provenance);
+        Self { chain, number }
+    }
+}
+
+impl Drop for Reporting<'_> {
+    fn drop(&mut self) {
+        let mut shared = self.chain.shared.lock();
+        shared.reports.retain(|report| report.number != self.number);
     }
 }
 
@@ -382,6 +477,34 @@ mod tests {
             assert_eq!(refused.code(), "storage_taken_over");
             assert!(refused.to_string().contains("node two"), "{refused}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_report_waits_until_the_chain_has_it() {
+        let chain = chain();
+        chain.open(HashMap::new(), Vec::new());
+        let provenance = || ChainedProvenance {
+            epoch: 1,
+            sidecar: bytes::Bytes::from_static(b"sidecar"),
+        };
+        let brief = Duration::from_millis(10);
+        let waiting = chain.report(key("left"), provenance());
+        assert!(tokio::time::timeout(brief, waiting).await.is_err());
+        // Nobody waits for it any more.
+        assert!(chain.next_report(0).is_none());
+        let appended = async {
+            tokio::time::sleep(brief).await;
+            let number = chain.next_report(0).unwrap().number;
+            // What has been reported meanwhile is not in that record.
+            let later = chain.note_report(key("left"), provenance());
+            chain.has_reports(number + 1);
+            assert_eq!(chain.next_report(0).unwrap().number, later);
+        };
+        let (waited, ()) = tokio::join!(chain.report(key("left"), provenance()), appended);
+        waited.unwrap();
+        let _asking = Asking::begin(&chain);
+        chain.take_redescribed();
+        assert!(!chain.is_closing());
     }
 
     #[tokio::test(start_paused = true)]
