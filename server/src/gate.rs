@@ -328,15 +328,10 @@ impl Entrance {
             }
         });
         let mut response = self.call(request).await;
-        let is_refused = matches!(
-            response.status(),
-            StatusCode::PAYLOAD_TOO_LARGE | StatusCode::TOO_MANY_REQUESTS
-        );
         let is_unread = |is_read: Arc<AtomicBool>| !is_read.load(Ordering::Relaxed);
-        let is_unread = body_is_read.is_some_and(is_unread);
-        if is_refused && is_unread {
-            // The rest of the body is not wanted, and the next request is behind it (RFC 9112
-            // section 9.6).
+        if body_is_read.is_some_and(is_unread) {
+            // hyper does not wait for the rest of the body, behind which the next request is, and
+            // the client has to know (RFC 9112 section 9.6).
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
         }

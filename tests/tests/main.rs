@@ -112,5 +112,6 @@ mod tokens;
 mod traps;
 mod truncated_responses;
 mod uncounted_packets;
+mod unread_bodies;
 mod views;
 mod write_status;

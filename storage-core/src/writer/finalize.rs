@@ -410,10 +410,6 @@ impl Writer {
         if self.storage.poison.is_set() {
             return false;
         }
-        tracing::warn!(
-            storage = %self.storage.id, %reason,
-            "finalization ended before its time; the storage is open again"
-        );
         let open = |file: &mut StorageFile| {
             if file.state == StorageState::Finalizing {
                 file.state = StorageState::Open;
@@ -423,10 +419,12 @@ impl Writer {
         let Self {
             storage, services, ..
         } = self;
-        if let Err(error) = storage
-            .change(&services.io_thread, &services.catalog, open)
-            .await
-        {
+        let opened = storage.change(&services.io_thread, &services.catalog, open);
+        if let Err(error) = opened.await {
+            if matches!(error, StorageError::StorageNotFound(_)) {
+                tracing::info!(storage = %storage.id, "the storage was deleted while it was finalized");
+                return false;
+            }
             if matches!(
                 error,
                 StorageError::DiskFull { .. } | StorageError::Exhausted { .. }
@@ -442,6 +440,10 @@ impl Writer {
             self.fail_storage(&reason).await;
             return false;
         }
+        tracing::warn!(
+            storage = %storage.id, %reason,
+            "finalization ended before its time; the storage is open again"
+        );
         true
     }
 }
