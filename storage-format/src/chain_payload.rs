@@ -30,9 +30,9 @@
 //!     56    n stored payload
 //! ```
 //!
-//! Provenance says from which file packets of the stream before it were cut: their epoch (8 bytes),
-//! and a provenance sidecar whose chunks are sequences of packets. Its first source is the file; the
-//! second, if there is one, is the same file before it grew.
+//! Provenance says from which file packets of the stream before it were cut: their epoch (8 bytes)
+//! and a provenance sidecar whose chunks are sequences of packets. Its first source is the file; a
+//! second one is the same file before it grew.
 //!
 //! Integers are little-endian. The record around it has a checksum of all of this.
 

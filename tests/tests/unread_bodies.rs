@@ -1,7 +1,7 @@
 //! A response that is sent before the body of its request was read ends the connection, and says
 //! so: the next request would be lost without a word.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
