@@ -374,6 +374,27 @@ mod tests {
         assert_eq!(found.unwrap(), sections());
     }
 
+    /// An iterator that read such a packet would give one without bytes to the storage.
+    #[test]
+    fn sections_without_content_are_errors() {
+        for (kind, length, expected) in [
+            (PACKET, PACKET_HEADER_BYTES, "57 bytes are needed"),
+            (PACKET, 0, "57 bytes are needed"),
+            (STREAM, 0, "agent"),
+            (99, 0, "kind"),
+        ] {
+            let mut section = BytesMut::new();
+            put_section_header(kind, length, &mut section);
+            section.put_bytes(0, length);
+            let found: Vec<_> = ChainSections::of(&section.freeze()).collect();
+            let [Err(error)] = &found[..] else {
+                panic!("{found:?}");
+            };
+            let text = error.to_string();
+            assert!(text.contains(expected), "{text}");
+        }
+    }
+
     #[test]
     fn any_bytes_are_refused_or_read_without_a_panic() {
         let payload = encoded(&sections());

@@ -209,10 +209,9 @@ impl PieceSums {
     /// CRC32C of all bytes.
     #[must_use]
     pub fn checksum(&self) -> u32 {
-        match u32::try_from(self.length % PIECE_BYTES) {
-            Ok(rest) if rest > 0 => crc32c_combine(self.before, self.last, rest),
-            _ => self.before,
-        }
+        let rest = u32::try_from(self.length % PIECE_BYTES);
+        let rest = rest.expect("a piece has less than 4 GiB");
+        crc32c_combine(self.before, self.last, rest)
     }
 
     /// The checksums of `file`, which has these bytes.

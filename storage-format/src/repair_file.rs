@@ -347,6 +347,113 @@ mod tests {
         assert!(file.encode().is_ok());
     }
 
+    /// A range that cannot be joined does not keep others from it, and one at the bound stays.
+    #[test]
+    fn ranges_are_joined_beyond_the_bound_and_not_before() {
+        let many = u64::try_from(MISSING_COUNT_MAX).unwrap();
+        for (count, expected) in [(many - 1, [1, MISSING_COUNT_MAX - 1]), (many, [1, 1 << 15])] {
+            let mut file = RepairFile::new(StorageId::from_bytes([3; 16]));
+            let others = (0..count).map(|at| range(at * 2, at * 2)).collect();
+            for missing in [vec![range(7, 7)], others] {
+                file.repairs.push(Repair {
+                    missing,
+                    ..repair()
+                });
+            }
+            file.join_neighbours();
+            let counts: Vec<_> = file.repairs.iter().map(|one| one.missing.len()).collect();
+            assert_eq!(counts, expected);
+        }
+    }
+
+    #[test]
+    fn a_file_belongs_to_the_log_unless_any_repair_cut_it() {
+        let mut file = RepairFile::new(StorageId::from_bytes([3; 16]));
+        let voided = |file: &RepairFile| -> Vec<u64> {
+            let ids = (0..12).filter(|&id| file.voids_file(DataFileId(id)));
+            ids.collect()
+        };
+        assert_eq!(voided(&file), [0; 0]);
+        for (cut, next_file, expected) in [
+            (Some((2, 8192)), 5, &[3, 4][..]),
+            (Some((7, 4096)), 10, &[3, 4, 8, 9]),
+            (None, 2, &[0, 1, 3, 4, 8, 9]),
+        ] {
+            let cut_file = cut.map(|(file, length)| PreviousFile {
+                file: DataFileId(file),
+                length,
+            });
+            let repair = Repair {
+                cut,
+                next_file,
+                ..repair()
+            };
+            assert_eq!(repair.cut_file(), cut_file);
+            file.repairs.push(repair);
+            assert_eq!(voided(&file), expected);
+        }
+    }
+
+    #[test]
+    fn a_repair_is_before_the_file_that_continues_the_log() {
+        for (cut, last, is_possible) in [
+            (Some((4, 1)), 10, true),
+            (Some((5, 1)), 10, false),
+            (Some((6, 1)), 10, false),
+            (None, 10, true),
+            (None, 9, false),
+        ] {
+            let mut repair = Repair { cut, ..repair() };
+            repair.missing[0].last = last;
+            let mut file = RepairFile::new(StorageId::from_bytes([3; 16]));
+            file.repairs.push(repair);
+            let read = RepairFile::decode(&file.encode().unwrap());
+            assert_eq!(read.is_ok(), is_possible, "{cut:?}, {last}");
+        }
+    }
+
+    proptest::proptest! {
+        /// The ranges mean a set of numbers, and joining them loses none.
+        #[test]
+        fn what_is_missing_is_a_set_of_numbers(
+            repairs in proptest::collection::vec(
+                proptest::collection::vec((0..60_u64, 0..9_u64, 0..3_u64), 0..6), 0..4),
+        ) {
+            let mut file = RepairFile::new(StorageId::from_bytes([3; 16]));
+            let mut model = std::collections::BTreeSet::new();
+            for ranges in &repairs {
+                let ranges = ranges.iter().map(|&(first, more, leaf)| Missing {
+                    leaf: Some(leaf),
+                    ..range(first, first + more)
+                });
+                let missing: Vec<_> = ranges.collect();
+                for range in &missing {
+                    let numbers = range.first..=range.last;
+                    assert_eq!(range.packets(), u64::try_from(numbers.clone().count()).unwrap());
+                    model.extend(numbers);
+                }
+                let joined = join_neighbours(&missing);
+                assert_eq!(joined.len(), missing.len().div_ceil(2));
+                for (joined, pair) in joined.iter().zip(missing.chunks(2)) {
+                    assert_eq!(joined.first, pair[0].first);
+                    assert!(pair.iter().all(|range| range.last <= joined.last));
+                    let leaf = pair[0].leaf.filter(|_| pair.len() == 1);
+                    assert_eq!(joined.leaf, leaf, "only one range is of one leaf");
+                }
+                file.repairs.push(Repair { missing, ..repair() });
+            }
+            let count = u64::try_from(model.len()).unwrap();
+            assert_eq!(file.missing_packets(), count);
+            for first in 0..80 {
+                assert_eq!(file.is_missing(first), model.contains(&first), "{first}");
+                for last in first..80 {
+                    let any = model.range(first..=last).next().is_some();
+                    assert_eq!(file.is_any_missing(first, last), any, "{first} to {last}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn each_cut_changes_what_identifies_the_cuts() {
         let mut file = RepairFile::new(StorageId::from_bytes([3; 16]));

@@ -203,4 +203,83 @@ mod tests {
         assert_eq!(granule_checksum(&whole, 4), None);
         assert!(GranuleSums::default().finish().is_empty());
     }
+
+    fn file(length: u64, sums: &[u8]) -> TieredFile {
+        TieredFile {
+            name: "0000000000000000.itdata".to_owned(),
+            key: "key".to_owned(),
+            length,
+            checksum: 7,
+            sums_at: 40,
+            sums_checksum: crc32c(sums),
+        }
+    }
+
+    fn tier_file(files: Vec<TieredFile>) -> TierFile {
+        TierFile {
+            storage: StorageId::from_bytes([3; 16]),
+            store: "s3://bucket".to_owned(),
+            seal: "nonce".to_owned(),
+            sealed: -5,
+            is_own: true,
+            is_evicted: false,
+            label_number: 9,
+            labels_checksum: 8,
+            files,
+        }
+    }
+
+    #[test]
+    fn a_tier_file_is_read_as_it_was_written_and_is_of_its_storage() {
+        let value = tier_file(vec![file(65_537, b"12345678"), file(9, b"1234")]);
+        let bytes = value.encode().unwrap();
+        assert_eq!(TierFile::decode(&bytes), Ok(value.clone()));
+        assert_eq!(value.check_id(value.storage), Ok(()));
+        let other = value.check_id(StorageId::from_bytes([4; 16]));
+        assert_eq!(other.unwrap_err().kind, FormatErrorKind::Foreign);
+        for length in 0..bytes.len() {
+            assert!(TierFile::decode(&bytes[..length]).is_err(), "{length}");
+        }
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x40;
+            // Two bytes of the header are a reserve.
+            if let Ok(read) = TierFile::decode(&damaged) {
+                assert_eq!(read, value, "byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_of_tiered_files_add_up() {
+        for (lengths, expected) in [(&[][..], 0), (&[5, 7, 0], 12), (&[u64::MAX, 1], u64::MAX)] {
+            let files = lengths.iter().map(|&length| file(length, b"")).collect();
+            assert_eq!(tier_file(files).bytes(), expected);
+        }
+    }
+
+    #[test]
+    fn checksums_of_granules_are_complete_and_intact() {
+        for (length, granules) in [(0, 0), (1, 1), (65_536, 1), (65_537, 2), (131_073, 3)] {
+            let bytes: Vec<u8> = (0..length).map(|at: u64| at.to_le_bytes()[0]).collect();
+            let mut sums = GranuleSums::default();
+            sums.extend(&bytes);
+            let sums = sums.finish();
+            let file = file(length, &sums);
+            assert_eq!(file.granules(), granules);
+            assert_eq!(file.sums_length(), 4 * granules);
+            assert_eq!(file.check_sums(&sums), Ok(()));
+            let longer = [&sums[..], &[0; 4]].concat();
+            let error = file.check_sums(&longer).unwrap_err();
+            assert!(matches!(error.kind, FormatErrorKind::Truncated { .. }));
+            for at in 0..sums.len() {
+                let mut damaged = sums.clone();
+                damaged[at] ^= 1;
+                let error = file.check_sums(&damaged).unwrap_err();
+                assert!(matches!(error.kind, FormatErrorKind::Checksum { .. }));
+                assert_eq!(error.offset, 40, "where the checksums begin");
+                assert!(file.check_sums(&sums[..at]).is_err());
+            }
+        }
+    }
 }

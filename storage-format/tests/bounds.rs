@@ -6,7 +6,7 @@ use storage_format::{
     checksum::{crc32c, crc32c_append},
     checksum_file::{ChecksumFile, FileChecksums, PIECE_BYTES},
     frame::{self, Facts, FrameHeader, FrameLocation},
-    limits::PACKET_BYTES_MAX,
+    limits::{ENVELOPE_BODY_BYTES_MAX, PACKET_BYTES_MAX},
     local_file::LocalFile,
     ring_block::{self, RingBlock},
 };
@@ -248,6 +248,31 @@ fn a_file_with_a_header_alone_is_cut_and_no_other_file() {
         assert!(is_cut, "{length} bytes: {kind:?}");
     }
     assert_eq!(LocalFile::decode(&bytes), Ok(file));
+}
+
+#[test]
+fn a_header_that_promises_too_much_is_refused_before_its_body_is_read() {
+    let file = LocalFile {
+        storage: location().storage,
+        origin: String::new(),
+        fetched: 0,
+        complete: Vec::new(),
+    };
+    for (length, is_allowed) in [
+        (ENVELOPE_BODY_BYTES_MAX, true),
+        (ENVELOPE_BODY_BYTES_MAX + 1, false),
+        (u32::MAX, false),
+    ] {
+        let mut bytes = file.encode().unwrap();
+        bytes[12..16].copy_from_slice(&length.to_le_bytes());
+        let sum = crc32c(&bytes[..20]);
+        bytes[20..24].copy_from_slice(&sum.to_le_bytes());
+        let kind = LocalFile::decode(&bytes).unwrap_err().kind;
+        let is_cut = matches!(kind, FormatErrorKind::Truncated { .. });
+        assert_eq!(is_cut, is_allowed, "{kind:?}");
+        let is_limit = matches!(kind, FormatErrorKind::Limit { .. });
+        assert_eq!(is_limit, !is_allowed, "{kind:?}");
+    }
 }
 
 #[test]

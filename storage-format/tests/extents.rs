@@ -226,6 +226,9 @@ fn gaps_overlaps_and_overflows_are_errors() {
     for length in [0, 39, 41, u64::MAX] {
         check([first, second, Extent { length, ..third }], false);
     }
+    // The others cover the leaf without it.
+    let (nothing, rest) = (extent(600, 2, 100, 0), extent(600, 2, 100, 240));
+    check([first, nothing, rest], false);
     let past_the_end = Extent {
         offset: u64::MAX - 100,
         ..second

@@ -4,7 +4,7 @@
 use storage_format::{
     AgentId, Codec, DataFileId, FormatErrorKind, Kind, LeafId, LeafType, StorageId, StreamPosition,
     agent_file::{AgentFile, StreamSpec},
-    checksum::crc32c,
+    checksum::{crc32c, crc32c_append},
     data_file::{Bucket, DataFileHeader, LeafPath},
     frame::Facts,
     index_part::{
@@ -12,6 +12,7 @@ use storage_format::{
         NewLeaf, PacketEntry, TRAILER_BYTES, TimeBases, Trailer,
     },
     integer::u64_of,
+    limits::INDEX_FOOTER_BYTES_MAX,
     log::{LogFileHeader, PreviousFile},
     ring_block::RingBlock,
     storage_file::Totals,
@@ -146,25 +147,30 @@ fn entry(number: u64) -> PacketEntry {
     }
 }
 
-/// A part with one leaf of two packets.
-fn part(entries: [PacketEntry; 2]) -> Vec<u8> {
-    let mut builder = IndexPartBuilder::new(IndexPartHeader {
+fn builder() -> IndexPartBuilder {
+    IndexPartBuilder::new(IndexPartHeader {
         storage: storage(),
         ordinal: 0,
         first_ordinal: 0,
         created: 0,
-    });
+    })
+}
+
+fn add_leaf(builder: &mut IndexPartBuilder, leaf: LeafId, entries: impl AsRef<[PacketEntry]>) {
+    let entries = entries.as_ref();
+    let last = u64_of(entries.len()) - 1;
+    let length = 128 * last + 172;
     builder.add_leaf(NewLeaf {
-        leaf: LeafId(5),
+        leaf,
         path: path(None),
-        entries: Some(&entries),
+        entries: Some(entries),
         extents: &[Extent {
             leaf_offset: 512,
             file: DataFileId(0),
             offset: 4712,
-            length: 300,
+            length,
         }],
-        covered: 512..812,
+        covered: 512..512 + length,
         covered_checksum: 0,
         totals: Totals {
             time_span: Some((5, 6)),
@@ -172,11 +178,17 @@ fn part(entries: [PacketEntry; 2]) -> Vec<u8> {
         },
         numbers: LeafNumbers {
             first: 0,
-            last: 1,
+            last,
             first_position: StreamPosition::new(7, 0),
-            last_position: StreamPosition::new(7, 1),
+            last_position: StreamPosition::new(7, last),
         },
     });
+}
+
+/// A part with one leaf of two packets.
+fn part(entries: [PacketEntry; 2]) -> Vec<u8> {
+    let mut builder = builder();
+    add_leaf(&mut builder, LeafId(5), entries);
     builder.finish(Vec::new(), None).0
 }
 
@@ -235,28 +247,165 @@ fn entries_that_do_not_grow_are_never_written() {
     }
 }
 
+/// A part with this leaf of two packets, and leaf 9 with the same ones: its footer and trailer.
+fn footer_of_two_leaves() -> (Vec<u8>, Trailer) {
+    let mut builder = builder();
+    for leaf in [LeafId(5), LeafId(9)] {
+        add_leaf(&mut builder, leaf, [entry(0), entry(1)]);
+    }
+    footer(&builder.finish(Vec::new(), None).0)
+}
+
+fn footer(part: &[u8]) -> (Vec<u8>, Trailer) {
+    let trailer = Trailer::decode(part, u64_of(part.len()), storage()).unwrap();
+    let start = usize::try_from(trailer.footer_offset).unwrap();
+    (part[start..part.len() - TRAILER_BYTES].to_vec(), trailer)
+}
+
+/// Decodes a footer that was changed, with its checksum.
+fn decoded(footer: &[u8], trailer: Trailer) -> Result<Footer, storage_format::FormatError> {
+    let trailer = Trailer {
+        footer_checksum: crc32c(footer),
+        footer_length: u32::try_from(footer.len()).unwrap(),
+        ..trailer
+    };
+    Footer::decode(footer, &trailer)
+}
+
 #[test]
 fn a_leaf_of_a_footer_is_in_order() {
-    let part = part([entry(0), entry(1)]);
-    let trailer = Trailer::decode(&part, u64_of(part.len()), storage()).unwrap();
-    let start = usize::try_from(trailer.footer_offset).unwrap();
-    let footer = &part[start..part.len() - TRAILER_BYTES];
+    let (footer, trailer) = footer(&part([entry(0), entry(1)]));
     // The record ends with time span (17), numbers (48) and number of extents (4).
     let end = footer.len() - 4;
     let (numbers, span) = (end - 48, end - 48 - 16);
     for (at, value, expected) in [
         (numbers, 0_u64, None),
+        (numbers, 1, None),
         (numbers, 2, Some("packet numbers")),
+        (numbers + 24, 1, None),
         (numbers + 24, 2, Some("packet numbers")),
+        (span, 6, None),
         (span, 7, Some("time span")),
     ] {
-        let mut footer = footer.to_vec();
+        let mut footer = footer.clone();
         footer[at..][..8].copy_from_slice(&value.to_le_bytes());
+        assert_eq!(field(decoded(&footer, trailer)), expected, "{at} {value}");
+    }
+}
+
+/// Where the record of a leaf begins in a footer.
+fn record_of(footer: &[u8], leaf: u64) -> usize {
+    let id = leaf.to_le_bytes();
+    footer.windows(8).position(|bytes| bytes == id).unwrap()
+}
+
+#[test]
+fn packets_have_bytes_in_their_leaf() {
+    let (footer, trailer) = footer(&part([entry(0), entry(1)]));
+    // Before the range of bytes: id (8), types (4), agent and stream (1 each), bucket (16), block
+    // offset (8), number of packets (4), checksum (4).
+    let record = record_of(&footer, 5);
+    let (packets, covered_end) = (record + 38, record + 46 + 8);
+    for (count, end, expected) in [
+        (2_u32, 813_u64, None),
+        (2, 512, Some("block range")),
+        (2, 511, Some("block range")),
+        (0, 512, None),
+        (0, 511, Some("block range")),
+    ] {
+        let mut footer = footer.clone();
+        footer[packets..][..4].copy_from_slice(&count.to_le_bytes());
+        footer[covered_end..][..8].copy_from_slice(&end.to_le_bytes());
+        assert_eq!(
+            field(decoded(&footer, trailer)),
+            expected,
+            "{count} packets in the bytes 512 to {end}"
+        );
+    }
+}
+
+/// A leaf is searched by its id, so one at a wrong place would not be found.
+#[test]
+fn leaves_of_a_footer_are_sorted() {
+    let (footer, trailer) = footer_of_two_leaves();
+    let found = decoded(&footer, trailer).unwrap();
+    for leaf in [5, 9] {
+        assert_eq!(
+            found.leaf(LeafId(leaf)).map(|entry| entry.leaf.0),
+            Some(leaf)
+        );
+    }
+    assert_eq!(found.leaf(LeafId(7)), None);
+    let second = record_of(&footer, 9);
+    let first = record_of(&footer, 5);
+    let swapped = [&footer[..first], &footer[second..], &footer[first..second]].concat();
+    let twice = [&footer[..second], &footer[first..second]].concat();
+    let longer = [&footer[..], &[0]].concat();
+    for (name, wrong) in [("swapped", swapped), ("twice", twice), ("longer", longer)] {
+        assert_eq!(field(decoded(&wrong, trailer)), Some("leaves"), "{name}");
+    }
+}
+
+#[test]
+fn a_trailer_points_at_the_footer_before_it() {
+    let most = u64::from(INDEX_FOOTER_BYTES_MAX);
+    for (start, offset, length, is_right) in [
+        (1000_u64, 64_u64, 936_u64, true),
+        (1000, 999, 1, true),
+        (1000, 63, 937, false),
+        (1000, 64, 935, false),
+        (1000, 65, 936, false),
+        (1000, u64::MAX, 1001, false),
+        (64 + most, 64, most, true),
+        (65 + most, 64, most + 1, false),
+    ] {
         let trailer = Trailer {
-            footer_checksum: crc32c(&footer),
-            ..trailer
+            footer_offset: offset,
+            footer_length: u32::try_from(length).unwrap(),
+            footer_checksum: 0,
+            leaf_count: 0,
+            version: 2,
         };
-        assert_eq!(field(Footer::decode(&footer, &trailer)), expected, "{at}");
+        let whole = part([entry(0), entry(1)]);
+        let mut bytes = whole[whole.len() - TRAILER_BYTES..].to_vec();
+        bytes[..8].copy_from_slice(&offset.to_le_bytes());
+        bytes[8..12].copy_from_slice(&trailer.footer_length.to_le_bytes());
+        bytes[12..20].fill(0);
+        let sum = crc32c_append(crc32c(&bytes[..20]), storage().as_bytes());
+        bytes[20..24].copy_from_slice(&sum.to_le_bytes());
+        let read = Trailer::decode(&bytes, start + u64_of(TRAILER_BYTES), storage());
+        if is_right {
+            assert_eq!(read, Ok(trailer));
+        } else {
+            assert_eq!(field(read), Some("footer range"), "{offset}, {length}");
+        }
+    }
+}
+
+/// Entries refer to time bases by 16 bits; a part with all of them is read back.
+#[test]
+fn a_part_has_as_many_time_bases_as_entries_can_refer_to() {
+    let count = u32::from(u16::MAX);
+    let entries: Vec<_> = (0..count)
+        .map(|at| PacketEntry {
+            facts: Facts {
+                time_span: Some((5, 6)),
+                time_basis: Some(at + 1000),
+                ..Facts::default()
+            },
+            ..entry(u64::from(at))
+        })
+        .collect();
+    let mut builder = builder();
+    add_leaf(&mut builder, LeafId(5), &entries);
+    let (bytes, _, _) = builder.finish(Vec::new(), None);
+    let (footer, trailer) = footer(&bytes);
+    let footer = decoded(&footer, trailer).unwrap();
+    let bases = footer.time_bases(&bytes).unwrap();
+    let block = footer.leaves[0].entries_in(&bytes[64..]);
+    let block = ArrayBlock::new(block, &bases).unwrap();
+    for at in [0, 1, entries.len() - 1] {
+        assert_eq!(block.get(at), Ok(entries[at]));
     }
 }
 

@@ -485,6 +485,11 @@ fn impossible_fields_of_a_batch_header_are_errors() {
         let longest = with_field(head, 32, LOG_BATCH_BYTES_MAX.to_le_bytes(), &domain);
         assert!(BatchHeader::decode(&longest, place).is_ok());
     }
+    // All batches before it were durable when it was written.
+    let mark = header.number.to_le_bytes();
+    let after_all = with_field(&bytes[..BATCH_HEADER_BYTES], 24, mark, &domain);
+    let read = BatchHeader::decode(&after_all, place).unwrap();
+    assert_eq!(read.durable_mark, header.number);
     let many = with_field(&bytes[..BATCH_HEADER_BYTES], 4, [0xff; 4], &domain);
     assert!(BatchHeader::decode(&many, place).is_err());
 }

@@ -122,6 +122,80 @@ fn a_truncated_seal_is_an_error() {
     }
 }
 
+/// `bytes` with this value at `at`, and the checksum that belongs to them.
+fn changed(bytes: &[u8], at: usize, value: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..][..value.len()].copy_from_slice(value);
+    let end = bytes.len() - 4;
+    let checksum = storage_format::checksum::crc32c(&bytes[..end]);
+    bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// Where a text begins in `bytes`.
+fn place(bytes: &[u8], text: &str) -> usize {
+    let mut places = bytes.windows(text.len());
+    places.position(|part| part == text.as_bytes()).unwrap()
+}
+
+#[test]
+fn impossible_fields_of_a_seal_are_errors() {
+    let bytes = seal().encode();
+    let sizes = [0, 1, GROUP_BYTES_MIN / 2, 3 * GROUP_BYTES_MIN, u64::MAX];
+    let sizes = sizes.map(|size| (32, size.to_le_bytes().to_vec(), "bytes of a group"));
+    let name = place(&bytes, "0000000000000000.itdata");
+    let names = [
+        (name, b"/".to_vec(), "name of a file"),
+        (name, b"..".to_vec(), "name of a file"),
+        // It is the name of a file, and after the next one.
+        (name, b"f".to_vec(), "name of a file"),
+    ];
+    for (at, value, expected) in sizes.into_iter().chain(names) {
+        let error = Seal::decode(&changed(&bytes, at, &value)).unwrap_err();
+        let found = format!("{error}");
+        assert!(found.contains(expected), "{at}, {value:?}: {found}");
+    }
+}
+
+#[test]
+fn the_end_of_the_statement_is_in_the_seal() {
+    let bytes = seal().encode();
+    let statement = u64::from_le_bytes(bytes[40..48].try_into().unwrap());
+    for length in (0..u64::try_from(bytes.len()).unwrap() + 9).chain([u64::MAX]) {
+        let read = Seal::decode(&changed(&bytes, 40, &length.to_le_bytes()));
+        assert_eq!(read.is_ok(), length == statement, "{length}");
+    }
+}
+
+#[test]
+fn a_seal_of_no_files_is_read() {
+    let mut value = Seal {
+        files: Vec::new(),
+        ..seal()
+    };
+    assert_eq!(Seal::decode(&value.encode()), Ok(value.clone()));
+    value.sign(&key(7));
+    let read = Seal::decode(&value.encode()).unwrap();
+    assert!(read.is_signed());
+    assert_eq!(read, value);
+}
+
+/// Otherwise a forged seal would look like one that nobody signed, and keep its other half.
+#[test]
+fn half_of_a_signature_is_a_wrong_signature() {
+    let mut value = seal();
+    value.sign(&key(7));
+    let bytes = value.encode();
+    let statement = usize::try_from(u64::from_le_bytes(bytes[40..48].try_into().unwrap()));
+    let at = statement.unwrap();
+    for (at, length) in [(at, 32), (at + 32, 64)] {
+        let bytes = changed(&bytes, at, &vec![0; length]);
+        let read = Seal::decode(&bytes).unwrap();
+        assert!(read.signature.is_some() && !read.is_signed());
+        assert_eq!(read.encode(), bytes);
+    }
+}
+
 #[test]
 fn another_key_signs_otherwise() {
     let (mut one, mut other) = (seal(), seal());
@@ -161,6 +235,12 @@ fn keys_of_openssl_are_read() {
     let signing = SigningKey::from_pem(private).unwrap();
     assert_eq!(PublicKey::from_pem(public), Ok(signing.public()));
     assert_eq!(signing.public().to_pem(), public);
+    let seed = [
+        0x9e, 0x55, 0xe2, 0x5f, 0xb2, 0x11, 0x1a, 0x89, 0x2f, 0x64, 0xaf, 0x6b, 0x34, 0x86, 0x39,
+        0x7c, 0x24, 0x86, 0xaa, 0x4d, 0xc4, 0x20, 0x75, 0x2e, 0xb2, 0xed, 0x7f, 0x17, 0x8a, 0xd9,
+        0xe3, 0x3a,
+    ];
+    assert_eq!(SigningKey::pem_of(&seed).to_string(), private);
 }
 
 #[test]

@@ -160,10 +160,6 @@ impl Seal {
             FORMAT_VERSION..=FORMAT_VERSION,
         )?;
         let end = bytes.len().saturating_sub(4);
-        let needed = HEADER_BYTES.saturating_add(SIGNATURE_BYTES);
-        if end < needed {
-            return Err(FormatError::truncated(WHAT, needed, bytes.len()));
-        }
         check_checksum(
             WHAT,
             u64_of(end),
