@@ -302,3 +302,84 @@ async fn a_file_that_ends_between_batches_is_missed_by_the_next() {
         engine.shutdown().await.unwrap();
     }
 }
+
+/// What a disk does to the bytes of a batch.
+#[derive(Debug, Clone, Copy)]
+enum Loss {
+    /// One bit of the header.
+    Header,
+    /// One bit of a payload.
+    Payload,
+    /// All blocks, as zeros.
+    Zeros,
+    /// All blocks, with what an earlier use of them left.
+    Stale,
+}
+
+/// The same numbers for the same seed.
+fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed.wrapping_mul(2).wrapping_add(1);
+    move |below| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+/// Whatever happens to whichever batches: what is before the first of them is read, and the storage
+/// is cut there unless an intact batch behind it says that it was durable.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_damage_ends_a_log_and_a_later_mark_decides_how() {
+    for seed in 0..24 {
+        let mut next = numbers(seed);
+        let count = 2 + next(7);
+        let killed = Killed::new(0, count).await;
+        let batches = killed.batches(0);
+        assert_eq!(batches.len() as u64, count);
+        let mut damaged = std::collections::BTreeMap::new();
+        for _ in 0..=next(3) {
+            let loss = [Loss::Header, Loss::Payload, Loss::Zeros, Loss::Stale][next(4) as usize];
+            damaged.insert(next(count) as usize, loss);
+        }
+        for (&batch, loss) in &damaged {
+            let (location, header) = batches[batch];
+            let bytes = std::fs::read(&killed.files[0]).unwrap();
+            let flipped = |at: u64| [bytes[(location.offset + at) as usize] ^ 1];
+            let blocks = header.padded_length() as usize;
+            match loss {
+                Loss::Header => {
+                    let at = next(BATCH_HEADER_BYTES as u64);
+                    killed.overwrite(0, location.offset + at, &flipped(at));
+                }
+                // Before the padding of the last frame.
+                Loss::Payload => {
+                    let at = header.length - 9;
+                    killed.overwrite(0, location.offset + at, &flipped(at));
+                }
+                Loss::Zeros => killed.overwrite(0, location.offset, &vec![0; blocks]),
+                Loss::Stale => {
+                    let of_other_log = BatchHeader {
+                        salt: header.salt ^ 1,
+                        durable_mark: header.number,
+                        ..header
+                    };
+                    let head = of_other_log.encode(location);
+                    killed.overwrite(0, location.offset, &head);
+                }
+            }
+        }
+        let (&first, _) = damaged.first_key_value().unwrap();
+        // A header says so also if its packets are damaged.
+        let is_proof = |batch: &usize| match damaged.get(batch) {
+            None | Some(Loss::Payload) => batches[*batch].1.durable_mark > first as u64,
+            Some(Loss::Header | Loss::Zeros | Loss::Stale) => false,
+        };
+        let state = match (first + 1..batches.len()).any(|batch| is_proof(&batch)) {
+            true => StorageState::Failed,
+            false => StorageState::Open,
+        };
+        let context = format!("seed {seed}: {damaged:?} of {count}");
+        killed.check(state, 0, first as u64, &context).await;
+    }
+}
