@@ -375,9 +375,11 @@ async fn the_first_damage_ends_a_log_and_a_later_mark_decides_how() {
             None | Some(Loss::Payload) => batches[*batch].1.durable_mark > first as u64,
             Some(Loss::Header | Loss::Zeros | Loss::Stale) => false,
         };
-        let state = match (first + 1..batches.len()).any(|batch| is_proof(&batch)) {
-            true => StorageState::Failed,
-            false => StorageState::Open,
+        let is_known = (first + 1..batches.len()).any(|batch| is_proof(&batch));
+        let state = if is_known {
+            StorageState::Failed
+        } else {
+            StorageState::Open
         };
         let context = format!("seed {seed}: {damaged:?} of {count}");
         killed.check(state, 0, first as u64, &context).await;

@@ -424,7 +424,7 @@ mod tests {
             for ranges in &repairs {
                 let ranges = ranges.iter().map(|&(first, more, leaf)| Missing {
                     leaf: Some(leaf),
-                    ..range(first, first + more)
+                    ..range(first, first.saturating_add(more))
                 });
                 let missing: Vec<_> = ranges.collect();
                 for range in &missing {

@@ -8,8 +8,8 @@ use storage_format::{
     data_file::{Bucket, DataFileHeader, LeafPath},
     frame::Facts,
     index_part::{
-        ArrayBlock, ENTRY_BYTES, Extent, Footer, IndexPartBuilder, IndexPartHeader, LeafNumbers,
-        NewLeaf, PacketEntry, TRAILER_BYTES, TimeBases, Trailer,
+        ArrayBlock, ENTRY_BYTES, Extent, Footer, IndexPartBuilder, IndexPartHeader, LeafEntry,
+        LeafNumbers, NewLeaf, PacketEntry, TRAILER_BYTES, TimeBases, Trailer,
     },
     integer::u64_of,
     limits::INDEX_FOOTER_BYTES_MAX,
@@ -336,6 +336,7 @@ fn leaves_of_a_footer_are_sorted() {
         );
     }
     assert_eq!(found.leaf(LeafId(7)), None);
+    assert_eq!(found.leaves[0].path, path(None), "a leaf without a bucket");
     let second = record_of(&footer, 9);
     let first = record_of(&footer, 5);
     let swapped = [&footer[..first], &footer[second..], &footer[first..second]].concat();
@@ -343,6 +344,36 @@ fn leaves_of_a_footer_are_sorted() {
     let longer = [&footer[..], &[0]].concat();
     for (name, wrong) in [("swapped", swapped), ("twice", twice), ("longer", longer)] {
         assert_eq!(field(decoded(&wrong, trailer)), Some("leaves"), "{name}");
+    }
+}
+
+/// Parts are merged, and a footer has two records of one leaf, only where one ends and the next
+/// begins.
+#[test]
+fn records_of_a_leaf_follow_each_other() {
+    let (footer, trailer) = footer(&part([entry(0), entry(1)]));
+    let first = decoded(&footer, trailer).unwrap().leaves[0].clone();
+    let mut next = first.clone();
+    next.covered = first.covered.end..first.covered.end + 100;
+    next.numbers = LeafNumbers {
+        first: 2,
+        last: 2,
+        first_position: StreamPosition::new(7, 2),
+        last_position: StreamPosition::new(7, 2),
+    };
+    assert!(first.is_followed_by(&next));
+    let changes: [fn(&mut LeafEntry); 6] = [
+        |next| next.leaf = LeafId(6),
+        |next| next.path.kind = Kind::Ctf,
+        |next| next.covered.start -= 1,
+        |next| next.covered.start += 1,
+        |next| next.numbers.first = 1,
+        |next| next.numbers.first_position = StreamPosition::new(7, 1),
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let mut wrong = next.clone();
+        change(&mut wrong);
+        assert!(!first.is_followed_by(&wrong), "change {at}");
     }
 }
 

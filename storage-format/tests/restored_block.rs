@@ -50,7 +50,7 @@ fn contents() -> Contents {
     }
 }
 
-/// A part with one leaf of these contents.
+/// A part in which leaf 5 has these contents.
 fn part(contents: &Contents) -> (Vec<u8>, Footer, TimeBases) {
     let mut builder = IndexPartBuilder::new(IndexPartHeader {
         storage: StorageId::from_bytes([7; 16]),
@@ -58,16 +58,31 @@ fn part(contents: &Contents) -> (Vec<u8>, Footer, TimeBases) {
         first_ordinal: 0,
         created: 0,
     });
+    // Another leaf has filled the table of time bases.
+    let mut others = contents.packets.clone();
+    others[0].facts.time_basis = Some(899);
+    for (leaf, packets) in [(LeafId(4), &others), (LeafId(5), &contents.packets)] {
+        add_leaf(&mut builder, leaf, packets, &contents.extents);
+    }
+    builder.finish(Vec::new(), None)
+}
+
+fn add_leaf(
+    builder: &mut IndexPartBuilder,
+    leaf: LeafId,
+    packets: &[PacketEntry],
+    extents: &[Extent],
+) {
     builder.add_leaf(NewLeaf {
-        leaf: LeafId(5),
+        leaf,
         path: LeafPath {
             agent: "a".parse().unwrap(),
             kind: Kind::Raw,
             stream: "s".parse().unwrap(),
             bucket: None,
         },
-        entries: Some(&contents.packets),
-        extents: &contents.extents,
+        entries: Some(packets),
+        extents,
         covered: 512..1112,
         covered_checksum: 0,
         totals: Totals::default(),
@@ -78,14 +93,13 @@ fn part(contents: &Contents) -> (Vec<u8>, Footer, TimeBases) {
             last_position: StreamPosition::new(7, 3),
         },
     });
-    builder.finish(Vec::new(), None)
 }
 
 #[test]
 fn a_damaged_block_is_restored_if_the_rest_is_known() {
     let known = contents();
     let (bytes, footer, bases) = part(&known);
-    let leaf = &footer.leaves[0];
+    let leaf = footer.leaf(LeafId(5)).unwrap();
     assert_eq!(leaf.leaf_type, LeafType::Array);
     let range = leaf.block_range();
     let block = &bytes[usize::try_from(range.start).unwrap()..usize::try_from(range.end).unwrap()];

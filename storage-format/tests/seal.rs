@@ -79,6 +79,15 @@ fn seals_keep_their_bytes() {
     assert_eq!(value.digest(), Digest::of(&stored[..statement.unwrap()]));
 }
 
+/// Of no bytes, by the authors of BLAKE3.
+#[test]
+fn a_hash_is_shown_as_other_programs_show_it() {
+    let hash = Digest::of(b"");
+    let expected = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262";
+    assert_eq!(hash.to_string(), expected);
+    assert!(format!("{hash:?}").contains(expected));
+}
+
 #[test]
 fn an_unsigned_seal_is_read_and_is_not_signed() {
     let value = seal();
@@ -210,6 +219,7 @@ fn another_key_signs_otherwise() {
     assert_ne!(key(7).public().id(), key(8).public().id());
     assert_eq!(key(7).public().id().to_string().len(), 16);
     assert!(!format!("{:?}", key(7)).contains("07070707"));
+    assert!(key(7) == key(7) && key(7) != key(8));
 }
 
 #[test]

@@ -123,6 +123,7 @@ const EXCEPTIONS: &[(&str, &str, &str, &str)] = &[
         "forms of commands, with names in capitals",
     ),
     ("docs/testing.md", "sh", "SIMULATION_SEEDS", "takes long"),
+    ("docs/testing.md", "sh", "cargo install", "takes long"),
     (
         "docs/tuning.md",
         "sh",
