@@ -31,6 +31,7 @@ mod error;
 mod evidence;
 mod fetch;
 mod file_content;
+mod first_rows;
 mod groups;
 mod hints;
 mod indexing;

@@ -57,8 +57,7 @@ impl ResultOrder {
     /// Tasks for the rows of chunks of a source. If only the first rows by time are wanted,
     /// the first chunks are tasks of their own: what is read together ends together.
     pub(crate) fn tasks(&self, source: &dyn ChunkSource, chunks: &[usize]) -> Vec<Task> {
-        let is_short = self.rows_max().is_some_and(|rows| rows <= FIRST_ROWS_MAX);
-        if !is_short || !self.keys.is_empty() {
+        if self.first_rows_max().is_none() {
             return source.tasks(Some(chunks));
         }
         let (mut tasks, mut begin) = (Vec::new(), 0);
@@ -69,6 +68,12 @@ impl ResultOrder {
             begin = end;
         }
         tasks
+    }
+
+    /// The first rows by time that can be in the result, if these are few.
+    pub(crate) fn first_rows_max(&self) -> Option<usize> {
+        let rows = self.rows_max().filter(|_| self.keys.is_empty());
+        rows.filter(|rows| *rows <= FIRST_ROWS_MAX)
     }
 
     /// The first rows that can be in the result.

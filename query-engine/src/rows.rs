@@ -9,6 +9,7 @@ use row_formats::{Columns, Known, Out, RowFormat, SinkOptions};
 use trace_kinds::Event;
 
 use crate::engine::{Reading, TaskRef, Worker, read, tasks};
+use crate::first_rows::{FirstRows, FirstRowsOfThread};
 use crate::hints::{Requested, add_hints};
 use crate::order::Merge;
 use crate::plan::{Planned, Shortcut, plan};
@@ -136,12 +137,14 @@ fn read_rows(
     (format, requested): RowMaker<'_>,
     sender: SyncSender<Message>,
 ) -> Result<Reading<()>, ReadError> {
+    let first = work.1.order.first_rows_max().map(FirstRows::new);
     let make = || RowWorker {
         format,
         requested,
         sender: sender.clone(),
         run: Run::default(),
         rows_max: work.1.order.rows_max().unwrap_or(usize::MAX),
+        first: first.as_ref().map(FirstRows::of_thread),
         task: 0,
         row: 0,
     };
@@ -156,6 +159,8 @@ struct RowWorker<'f> {
     run: Run<RowKey>,
     /// The first rows of each run that can be in the result.
     rows_max: usize,
+    /// If the result is short.
+    first: Option<FirstRowsOfThread<'f>>,
     task: u32,
     row: u32,
 }
@@ -192,6 +197,11 @@ impl Worker for RowWorker<'_> {
         };
         self.row = self.row.saturating_add(1);
         self.requested.note(event);
+        if let Some(first) = &mut self.first
+            && !first.admit(key)
+        {
+            return ControlFlow::Continue(());
+        }
         let format = self.format;
         self.run.push(key, |bytes| format.row(event, bytes));
         if self.run.size() < RUN_BYTES {
@@ -201,6 +211,9 @@ impl Worker for RowWorker<'_> {
     }
 
     fn end(&mut self, task: TaskRef<'_>) -> ControlFlow<()> {
+        if let Some(first) = &mut self.first {
+            first.end_task();
+        }
         self.flush()?;
         self.send(Message::Ended(task.number))
     }

@@ -1,12 +1,16 @@
 //! The first rows in order of time are found without reading what comes later.
 
+use query_language::FieldTable;
+use row_formats::{RowFormat, RowSink, SinkOptions};
+use trace_kinds::Event;
+
 use super::*;
 
 const PACKETS: u64 = 128;
 const EVENTS: u64 = 10;
 
-/// Streams whose packets cover the same times, each packet a chunk.
-fn streams(batch: u64) -> (Vec<StoredLeaf>, Vec<Arc<Memory>>) {
+/// Streams whose packets cover the same times, and are in chunks of at least `chunk_bytes`.
+fn streams(batch: u64, chunk_bytes: u64) -> (Vec<StoredLeaf>, Vec<Arc<Memory>>) {
     let stream = |number: u64| {
         let packet = |packet: u64| {
             let lines = (0..EVENTS).map(|event| {
@@ -22,7 +26,7 @@ fn streams(batch: u64) -> (Vec<StoredLeaf>, Vec<Arc<Memory>>) {
             batch,
             ..Memory::default()
         });
-        let index = index(stored(&leaf, &data, None), 1);
+        let index = index(stored(&leaf, &data, None), chunk_bytes);
         data.moved.store(0, Ordering::Relaxed);
         (stored(&leaf, &data, Some(index)), data)
     };
@@ -31,7 +35,7 @@ fn streams(batch: u64) -> (Vec<StoredLeaf>, Vec<Arc<Memory>>) {
 
 /// The rows, and the bytes that were read for them.
 fn first_rows(order: &ResultOrder, batch: u64) -> (Vec<String>, u64) {
-    let (leaves, data) = streams(batch);
+    let (leaves, data) = streams(batch, 1);
     let request = Request {
         order: order.clone(),
         ..Request::default()
@@ -57,7 +61,7 @@ fn first_rows(order: &ResultOrder, batch: u64) -> (Vec<String>, u64) {
 
 #[test]
 fn a_report_says_how_often_rows_were_spilled() {
-    let (leaves, _) = streams(1 << 20);
+    let (leaves, _) = streams(1 << 20, 1);
     for keys in ["", "name"] {
         let order = ResultOrder {
             keys: OrderKey::parse_list(keys).unwrap_or_default(),
@@ -119,5 +123,71 @@ fn few_rows_cost_few_chunks_however_many_are_read_together() {
                 "{moved} of {whole} bytes for {limit}"
             );
         }
+    }
+}
+
+/// Rows that are counted when they are made.
+#[derive(Default)]
+struct Counted {
+    format: Ndjson,
+    made: AtomicU64,
+}
+
+impl RowFormat for Counted {
+    fn prepare(&mut self, columns: &Columns, table: &mut FieldTable) {
+        self.format.prepare(columns, table);
+    }
+
+    fn row(&self, event: &dyn Event, out: &mut Vec<u8>) {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        self.format.row(event, out);
+    }
+
+    fn sink(&self, options: SinkOptions) -> Box<dyn RowSink + '_> {
+        self.format.sink(options)
+    }
+}
+
+#[test]
+fn rows_that_cannot_be_among_the_first_are_not_made() {
+    // A chunk of each stream has all of its events.
+    let (leaves, _) = streams(1 << 20, 1 << 20);
+    let ask = |limit: Option<u64>, offset: u64| {
+        let request = Request {
+            order: ResultOrder {
+                limit,
+                offset,
+                ..ResultOrder::default()
+            },
+            ..Request::default()
+        };
+        let set = StorageSet::open(leaves.clone(), None).unwrap();
+        let sources = set.sources(&request, &[]).unwrap();
+        let limits = Limits {
+            threads: 2,
+            ..Limits::default()
+        };
+        let (mut format, mut rows) = (Counted::default(), Vec::new());
+        let mut out = |row: &[u8]| {
+            rows.extend_from_slice(row);
+            Ok(())
+        };
+        let columns = Columns::All;
+        let report = write_rows(&sources, &request, &columns, &mut format, limits, &mut out);
+        let text = String::from_utf8(rows).unwrap();
+        let rows: Vec<String> = text.lines().map(str::to_owned).collect();
+        report.unwrap();
+        (rows, format.made.into_inner())
+    };
+    let (all, made) = ask(None, 0);
+    assert_eq!(made, 4 * PACKETS * EVENTS);
+    for (limit, offset) in [(5, 0), (5, 30), (5, 3 * PACKETS * EVENTS), (1, 0), (0, 0)] {
+        let (rows, made) = ask(Some(limit), offset);
+        let number = |number: u64| usize::try_from(number).unwrap();
+        assert_eq!(rows, all[number(offset)..number(offset + limit)]);
+        assert!(
+            made <= 4 * (limit + offset),
+            "{made} for {limit} at {offset}"
+        );
     }
 }
