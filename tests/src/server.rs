@@ -237,6 +237,21 @@ impl Server {
         peak.expect("the kernel reports the peak") << 10
     }
 
+    /// The bytes that it has read so far by calls of the kernel: of files, and of most connections.
+    /// Those that io_uring or the page cache alone moves are not among them.
+    ///
+    /// # Panics
+    /// If it has exited.
+    pub fn read_bytes(&self) -> u64 {
+        let path = format!("/proc/{}/io", self.child.id());
+        let counters = fs::read_to_string(path).expect("the server is running");
+        let read = counters
+            .lines()
+            .find_map(|line| line.strip_prefix("rchar:"));
+        let read = read.and_then(|read| read.trim().parse().ok());
+        read.expect("the kernel counts what is read")
+    }
+
     /// Full data files that this server arranged, and those before it in the same folder.
     pub fn files_arranged(&self) -> usize {
         self.log().matches("a full data file was arranged").count()

@@ -188,6 +188,44 @@ fn a_window_of_a_finalized_storage_is_kept_and_reads_only_its_chunks() {
     assert_eq!(restarted.body, first.body);
 }
 
+/// Bytes of the files in a folder and the folders in it.
+fn bytes_in(folder: &std::path::Path) -> u64 {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let bytes = entries.map(|entry| match entry.metadata().unwrap() {
+        folder if folder.is_dir() => bytes_in(&entry.path()),
+        file => file.len(),
+    });
+    bytes.sum()
+}
+
+#[test]
+fn a_server_that_just_started_reads_little_for_a_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &settings());
+    let storage = stored(&server, folder.path());
+    server.api().finalize(&storage);
+    wait_for_indexes(&server, &storage);
+    let all = bytes_in(&server.data().join("storages").join(&storage));
+    // What was read and remembered before is read again.
+    server.kill();
+    server.restart_with(&settings());
+
+    let (from, to) = (BEGIN + 1_000_000_000, BEGIN + 1_010_000_000);
+    let path = format!("/storage/{storage}/view/{from}-{to}.pftrace");
+    let fetched = || server.api().metric("tracehold_query_fetched_bytes_total");
+    let (counted, before) = (fetched(), server.read_bytes());
+    let view = get(&server, &path, &[]);
+    let read = server.read_bytes() - before;
+    assert_eq!(view.trailer("tracehold-rows"), Some("100"));
+    let counted = fetched() - counted;
+    assert!(
+        counted > 0.0 && read as f64 >= counted,
+        "{read} < {counted}"
+    );
+    // In a storage as small as this one, the indexes are a large part.
+    assert!(read < all / 5, "{read} of {all} bytes");
+}
+
 #[test]
 fn a_window_that_cannot_be_answered_is_refused() {
     let (_folder, server, mut api) = Server::fresh();
