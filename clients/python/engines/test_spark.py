@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlretrieve
 
 import pyarrow as pa
 import pytest
@@ -158,6 +159,19 @@ def test_files_of_results_are_read(
         spark.read.parquet(str(path)).count()
     spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
     assert grouped(spark.read.parquet(str(path))) == groups(real.query())
+
+
+def test_a_file_of_events_is_read_from_its_url(
+    spark: SparkSession, real: tracehold.Storage, tmp_path: Path
+) -> None:
+    url = f"{real.server.settings.url}/storage/{real.id}/events/dft.parquet"
+    # If this ends, the documents need no copy any more.
+    with pytest.raises(PySparkException, match="HttpFileSystem hasn't implemented listStatus"):
+        spark.read.parquet(url)
+    spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
+    frame = spark.read.parquet(urlretrieve(url, str(tmp_path / "dft.parquet"))[0])
+    found = grouped(frame.selectExpr("*", "'dft' as kind"))
+    assert found == groups(real.query('kind == "dft"'))
 
 
 def test_a_frame_is_the_storage_as_it_was(spark: SparkSession, server: tracehold.Server) -> None:
