@@ -83,7 +83,7 @@ mod tests {
             progress: progress.clone(),
             ..Scratch::default()
         };
-        for file in index_files(&path).unwrap() {
+        for file in index_files(&path, &mut Vec::new()).unwrap() {
             file.update(&IndexOptions::default(), &mut scratch).unwrap();
         }
         assert_eq!(progress.done_bytes(), length);

@@ -271,6 +271,51 @@ fn a_later_unit_of_times_is_told() {
     }
 }
 
+/// What a folder has and nobody can read is told by each query of the folder.
+#[test]
+fn files_of_a_folder_that_cannot_be_read_are_told() {
+    let whole = trace();
+    let lines = whole.lines().filter(|line| line.starts_with("{\"id\""));
+    let whole: String = lines.take(50).flat_map(|line| [line, "\n"]).collect();
+    let compressed = zstd::encode_all(whole.as_bytes(), 1).unwrap();
+    let mut damaged = compressed.clone();
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    damaged[last / 2] ^= 0xff;
+    let cut = &compressed[..40];
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(b"{\"traceEvents\":[]}").unwrap();
+    let gzip = gzip.finish().unwrap();
+    for (name, bytes) in [
+        ("cut.json.zst", Some(cut)),
+        ("cut.pfw.zst", Some(cut)),
+        ("damaged.pfw.zst", Some(&damaged[..])),
+        ("cut.json.gz", Some(&gzip[..12])),
+        ("link.pfw", None),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("whole.pfw"), &whole).unwrap();
+        let path = folder.path().join(name);
+        match bytes {
+            Some(bytes) => fs::write(&path, bytes).unwrap(),
+            None => std::os::unix::fs::symlink("/nowhere/rank1.pfw", &path).unwrap(),
+        }
+        let source = folder.path().to_str().unwrap();
+        for command in ["query", "index", "query"] {
+            let words = [command, source, "--count"];
+            let words = &words[..if command == "query" { 3 } else { 2 }];
+            let (code, out, errors) = run(words);
+            let what = format!("{command} with {name}: {out}{errors}");
+            assert_eq!(code, 1, "{what}");
+            assert!(errors.contains(name), "{what}");
+            assert!(command == "index" || out == "50\n", "{what}");
+        }
+        let (code, _, errors) = run(&["query", source, "--count", "--strict"]);
+        assert_eq!(code, 1, "{errors}");
+        assert!(errors.contains("would be incomplete"), "{errors}");
+    }
+}
+
 #[test]
 fn the_index_build_reports_what_it_cannot_read() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Compression of files.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Read};
 
 use crate::gzip::{MembersText, is_gzip};
 
@@ -10,6 +10,45 @@ const ZSTD_MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
 const SKIPPABLE_MAGIC: u32 = 0x0184_d2a5;
 /// Largest window of zstd, as its logarithm: the most that `zstd --long` uses by default.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
+
+/// Bytes that zstd gets at once. What it makes of those with an error is lost, so they are few.
+const PIECE_BYTES: u64 = 4 << 10;
+
+/// A file in pieces that are the same however it is read: from a disk or through a pipe, the same
+/// text comes out of a damaged one.
+struct Pieces<R> {
+    source: R,
+    piece: Vec<u8>,
+    at: usize,
+}
+
+impl<R: Read> BufRead for Pieces<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.at == self.piece.len() {
+            self.piece.clear();
+            self.at = 0;
+            let mut next = (&mut self.source).take(PIECE_BYTES);
+            let read = next.read_to_end(&mut self.piece);
+            // What precedes an error is read first.
+            if self.piece.is_empty() {
+                read?;
+            }
+        }
+        Ok(self.piece.get(self.at..).unwrap_or_default())
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.at = self.piece.len().min(self.at + count);
+    }
+}
+
+impl<R: Read> Read for Pieces<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(buffer)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
 
 /// How the content of a file is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,10 +89,60 @@ impl Container {
             Container::Plain => Box::new(source),
             Container::Gzip => Box::new(MembersText::new(source)),
             Container::Zstd => {
-                let mut text = zstd::Decoder::new(source)?;
+                let mut text = zstd::Decoder::with_buffer(Pieces {
+                    source,
+                    piece: Vec::new(),
+                    at: 0,
+                })?;
                 text.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
                 Box::new(text)
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that is read a few bytes at a time, as from a pipe.
+    struct Slow<'a>(&'a [u8], usize);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = buffer.len().min(self.1);
+            self.0.read(&mut buffer[..count])
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_damaged_file_does_not_depend_on_how_it_is_read() {
+        let text: Vec<u8> = (0..1_u32 << 20)
+            .flat_map(|number| number.wrapping_mul(0x9e37_79b1).to_le_bytes())
+            .map(|byte| byte % 23)
+            .collect();
+        let mut file = Vec::new();
+        for part in text.chunks(1 << 20) {
+            file.extend(zstd::encode_all(part, 1).unwrap());
+        }
+        let read = |source: Box<dyn Read + Send + '_>| {
+            let (mut text, mut found) = (Container::Zstd.text_of(source).unwrap(), Vec::new());
+            let result = text.read_to_end(&mut found);
+            (found, result.is_err())
+        };
+        assert!(read(Box::new(&file[..])) == (text.clone(), false));
+        for at in [file.len() / 5, file.len() / 2, file.len() - 70_000] {
+            let mut damaged = file.clone();
+            damaged[at] ^= 0x10;
+            let (found, is_err) = read(Box::new(&damaged[..]));
+            assert!(
+                is_err && !found.is_empty() && text.starts_with(&found),
+                "{at}"
+            );
+            for step in [1, 1_000, 65_536] {
+                let slow = read(Box::new(Slow(&damaged, step)));
+                assert!(slow == (found.clone(), true), "{at} {step}");
+            }
+        }
     }
 }

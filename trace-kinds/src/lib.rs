@@ -34,5 +34,5 @@ pub use field_type::FieldType;
 pub use kind::{StreamContext, bare_unit, decoder_for, dimensions, has_events};
 pub use origin::{EventWithOrigin, Origin, OriginFields};
 pub use recognize::{
-    Content, LONG_PREFIX_BYTES, MetadataFormat, PREFIX_BYTES, Recognized, recognize,
+    Content, LONG_PREFIX_BYTES, MetadataFormat, PREFIX_BYTES, Recognized, UNDECOMPRESSED, recognize,
 };

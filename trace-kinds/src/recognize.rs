@@ -102,6 +102,9 @@ pub struct Recognized {
     pub content: Content,
 }
 
+/// Why a compressed file is not recognized of which no text comes out.
+pub const UNDECOMPRESSED: &str = "it cannot be decompressed";
+
 /// Recognizes a file by `prefix`, its first [`PREFIX_BYTES`]; `is_whole` says that the file has no
 /// more bytes. Fewer bytes do, as long as the first record that decides is in them.
 pub fn recognize(prefix: &[u8], is_whole: bool) -> Recognized {
@@ -112,11 +115,14 @@ pub fn recognize(prefix: &[u8], is_whole: bool) -> Recognized {
         for limit in [TEXT_BYTES, LONG_PREFIX_BYTES as u64] {
             let rest = limit.saturating_sub(text.len() as u64);
             // Where the prefix ends inside a member or is damaged, the text up to there decides.
-            let is_whole = reader.take(rest).read_to_end(&mut text).is_ok()
-                && is_whole
-                && (text.len() as u64) < limit;
-            recognized = match content(&text, is_whole) {
-                Content::Empty if !is_whole => Content::Unknown("it cannot be decompressed"),
+            let is_intact = reader.take(rest).read_to_end(&mut text).is_ok();
+            let has_all = is_intact && is_whole && (text.len() as u64) < limit;
+            recognized = match content(&text, has_all) {
+                Content::Empty if !has_all => Content::Unknown(UNDECOMPRESSED),
+                // No more of the file tells what it is.
+                Content::Unknown(UNDECIDED) if is_whole && !is_intact => {
+                    Content::Unknown(UNDECOMPRESSED)
+                }
                 content => content,
             };
             if recognized != Content::Unknown(UNDECIDED) {
@@ -129,7 +135,7 @@ pub fn recognize(prefix: &[u8], is_whole: bool) -> Recognized {
         Container::Plain => content(prefix, is_whole),
         Container::Gzip | Container::Zstd => match container.text_of(prefix) {
             Ok(mut reader) => decompressed(&mut reader),
-            Err(_) => Content::Unknown("it cannot be decompressed"),
+            Err(_) => Content::Unknown(UNDECOMPRESSED),
         },
     };
     Recognized { container, content }

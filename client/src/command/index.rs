@@ -70,9 +70,9 @@ impl Index {
             context.report(&error);
             failure = Some(error.exit());
         };
-        let mut refused = 0;
+        let (mut refused, mut skipped) = (0, Vec::new());
         for path in &self.files {
-            match index_files(path) {
+            match index_files(path, &mut skipped) {
                 Ok(found) => files.extend(found),
                 Err(error) => {
                     refused += 1;
@@ -82,6 +82,9 @@ impl Index {
         }
         retain_each_once(context, &mut files);
         remove_leftovers_next_to(&files);
+        for file in &skipped {
+            context.note(file);
+        }
         let is_empty = files.is_empty() && refused == 0;
         if is_empty {
             context.note("there are no stream files to index");
@@ -90,7 +93,7 @@ impl Index {
         outcomes.sort_by_key(|(index, _)| *index);
         let heads = ["FILE", "INDEX", "EVENTS", "CHUNKS", "TEXT", "SIZE"];
         let mut table = TextTable::new(heads);
-        let (mut documents, mut is_damaged) = (Vec::new(), is_empty);
+        let (mut documents, mut is_damaged) = (Vec::new(), is_empty || !skipped.is_empty());
         for (index, outcome) in outcomes {
             let file = files[index].path().display().to_string();
             match outcome {

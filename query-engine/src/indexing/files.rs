@@ -13,6 +13,7 @@ use super::update::Indexed;
 use crate::ReadError;
 use crate::file_content::regular_file;
 use crate::packet_files::folder::FolderContents;
+use crate::packet_files::unreadable_file::UnreadableFile;
 use crate::source::Scratch;
 
 /// Bytes of packets per chunk: fewer than of text, because reading can start at any packet.
@@ -44,12 +45,12 @@ pub struct IndexFile {
 }
 
 /// The files of `path`: the file itself, or all traces in a folder and below it. Of CTF traces
-/// these are the stream files.
+/// these are the stream files. Why others cannot be read is added to `skipped`.
 ///
 /// # Errors
 ///
 /// When something cannot be read or is not a trace.
-pub fn index_files(path: &Path) -> Result<Vec<IndexFile>, ReadError> {
+pub fn index_files(path: &Path, skipped: &mut Vec<String>) -> Result<Vec<IndexFile>, ReadError> {
     let mut files = Vec::new();
     let of_packets = |(path, input)| IndexFile {
         path,
@@ -63,6 +64,7 @@ pub fn index_files(path: &Path) -> Result<Vec<IndexFile>, ReadError> {
             files.extend(inputs_of_trace(&trace)?.into_iter().map(of_packets));
         }
         damaged = contents.damaged;
+        skipped.extend(contents.unreadable.iter().map(UnreadableFile::said));
         contents.files
     } else {
         vec![path.to_owned()]

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use chunk_index::{PacketRange, TraceStamp};
 use ctf_folder::FolderParts;
 use storage_format::Kind;
-use trace_kinds::{Content, Recognized, StreamContext};
+use trace_kinds::{Container, Content, StreamContext, UNDECOMPRESSED};
 
 use super::choose;
 use super::packet_file::PacketFile;
 use super::packet_index::PacketIndex;
+use super::unreadable_file::UnreadableFile;
 use crate::ReadError;
 use crate::file_content::{FOLDER_DEPTH_MAX, is_trace_folder, recognize_file};
 use crate::source::ChunkSource;
@@ -39,6 +40,8 @@ pub(crate) struct FolderContents {
     /// Files of unknown content that DFTracer named: reading them as its lines tells what is
     /// broken. A process that was killed leaves such files.
     pub(crate) damaged: Vec<PathBuf>,
+    /// Files that may be traces, of which nothing can be read: nobody may miss them unknowingly.
+    pub(crate) unreadable: Vec<UnreadableFile>,
 }
 
 impl FolderContents {
@@ -49,7 +52,7 @@ impl FolderContents {
         let mut found = FolderContents::default();
         found.search(path, 0)?;
         let is_empty = found.traces.is_empty() && found.files.is_empty();
-        if is_empty && found.damaged.is_empty() {
+        if is_empty && found.damaged.is_empty() && found.unreadable.is_empty() {
             return Err(ReadError::UnknownFile {
                 path: path.to_owned(),
                 reason: "no trace is in it or below it".to_owned(),
@@ -80,26 +83,51 @@ impl FolderContents {
             let metadata = fs::symlink_metadata(&path).map_err(failed)?;
             if metadata.is_dir() {
                 self.search(&path, depth + 1)?;
-            } else if path.is_file() {
-                let found = recognize_file(&path)?;
-                if found.kind().is_some() {
-                    self.files.push(path);
-                } else if is_named_as_lines(&path, found) {
-                    self.damaged.push(path);
-                }
+            } else {
+                self.add(path)?;
             }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, path: PathBuf) -> Result<(), ReadError> {
+        let target = match fs::metadata(&path) {
+            Ok(target) => target,
+            Err(error) => {
+                let reason = format!("it is a link that leads nowhere: {error}");
+                self.unreadable.push(UnreadableFile { path, reason });
+                return Ok(());
+            }
+        };
+        if !target.is_file() {
+            if !target.is_dir() && is_named_as_lines(&path) {
+                let reason = "it is no regular file: name it to read it".to_owned();
+                self.unreadable.push(UnreadableFile { path, reason });
+            }
+            return Ok(());
+        }
+        let found = recognize_file(&path)?;
+        if found.kind().is_some() {
+            self.files.push(path);
+        } else if is_named_as_lines(&path)
+            && found.content != Content::Empty
+            && found.container != Container::Zstd
+        {
+            self.damaged.push(path);
+        } else if let Content::Unknown(UNDECOMPRESSED) = found.content {
+            let reason = UNDECOMPRESSED.to_owned();
+            self.unreadable.push(UnreadableFile { path, reason });
         }
         Ok(())
     }
 }
 
-/// Whether a file that is not recognized has a name that DFTracer gives.
-fn is_named_as_lines(path: &Path, found: Recognized) -> bool {
+/// Whether a file has a name that DFTracer gives.
+fn is_named_as_lines(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    let is_named = [".pfw", ".pfw.gz", ".pfw.zst"]
+    [".pfw", ".pfw.gz", ".pfw.zst"]
         .iter()
-        .any(|ending| name.ends_with(ending.as_bytes()));
-    is_named && found.content != Content::Empty
+        .any(|ending| name.ends_with(ending.as_bytes()))
 }
 
 /// Opens a trace; each stream file is a source.

@@ -7,6 +7,7 @@
 //! | a file with known ranges of packets, as a source | [`packet_file`] |
 //! | a file without an index, as a source | [`whole_file`] |
 //! | the packets of RocksDB traces, Chrome traces and spans | [`rocksdb`], [`chrome`], [`otlp`] |
+//! | a file in a folder of which nothing can be read | [`unreadable_file`] |
 //! | the index of such a file, and whether it is used | [`packet_index`] |
 
 pub(crate) mod chrome;
@@ -16,11 +17,13 @@ pub(crate) mod otlp;
 pub(crate) mod packet_file;
 pub(crate) mod packet_index;
 pub(crate) mod rocksdb;
+pub(crate) mod unreadable_file;
 mod whole_file;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -36,6 +39,7 @@ use self::folder::FolderContents;
 use self::once::Once;
 use self::packet_file::PacketFile;
 use self::packet_index::{PacketIndex, unused};
+use self::unreadable_file::UnreadableFile;
 use crate::dft::{DftFile, DftSet};
 use crate::file_content::recognize_file;
 use crate::source::ChunkSource;
@@ -105,7 +109,8 @@ pub fn open_paths(
     let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
     let mut lines = Vec::new();
     let mut once = Once::default();
-    let (mut files, mut damaged) = (Vec::new(), Vec::new());
+    let (mut files, mut damaged, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
+    let mut of_folders = BTreeSet::new();
     for path in paths {
         if path.is_dir() {
             let contents = FolderContents::of(path)?;
@@ -114,8 +119,10 @@ pub fn open_paths(
                     folder::open(&trace, use_sidecars, &mut sources)?;
                 }
             }
+            of_folders.extend(contents.files.iter().cloned());
             files.extend(contents.files);
             damaged.extend(contents.damaged);
+            unreadable.extend(contents.unreadable);
         } else {
             files.push(path.clone());
         }
@@ -123,7 +130,15 @@ pub fn open_paths(
     files.retain(|path| once.is_first(path));
     damaged.retain(|path| once.is_first(path));
     for path in files {
-        if let Some(copy) = spooled(&path)? {
+        let copy = match spooled(&path) {
+            // Of a folder, the others are read.
+            Err(ReadError::UnknownFile { path, reason }) if of_folders.contains(&path) => {
+                unreadable.push(UnreadableFile { path, reason });
+                continue;
+            }
+            copy => copy?,
+        };
+        if let Some(copy) = copy {
             let found = copy.found;
             match InputFormat::recognized(&path, found)? {
                 InputFormat::Chrome(_) => sources.push(chrome::copied(&path, copy)),
@@ -152,6 +167,9 @@ pub fn open_paths(
     }
     for path in damaged {
         lines.push(DftFile::open(&path, use_sidecars)?);
+    }
+    for file in unreadable {
+        sources.push(Box::new(file));
     }
     if !lines.is_empty() {
         sources.extend(DftSet::of(lines).sources_for(request, fields)?);

@@ -122,7 +122,9 @@ fn options(chunk_bytes: u64, fields: &[&str]) -> IndexOptions {
 
 /// Indexes the files at the paths; returns what was done, file by file.
 fn index(paths: &[PathBuf], options: &IndexOptions) -> Vec<Update> {
-    let files = paths.iter().flat_map(|path| index_files(path).unwrap());
+    let files = paths
+        .iter()
+        .flat_map(|path| index_files(path, &mut Vec::new()).unwrap());
     files
         .map(|file| {
             file.update(options, &mut Scratch::default())
@@ -519,7 +521,7 @@ fn columns_are_refused_for_files_of_packets() {
         columns: true,
         ..IndexOptions::default()
     };
-    let files = index_files(&paths[1]).unwrap();
+    let files = index_files(&paths[1], &mut Vec::new()).unwrap();
     let refused = files[0]
         .update(&options, &mut Scratch::default())
         .unwrap_err()
@@ -554,7 +556,7 @@ fn what_is_whole_of_a_damaged_trace_is_read_and_the_rest_is_told() {
         let mut counts = Vec::new();
         for is_indexed in [false, true] {
             if is_indexed {
-                for file in index_files(folder.path()).unwrap() {
+                for file in index_files(folder.path(), &mut Vec::new()).unwrap() {
                     let indexed = file.update(&IndexOptions::default(), &mut Scratch::default());
                     let indexed = indexed.unwrap();
                     let is_damaged = indexed.fault.is_some() || indexed.broken.unwrap_or(0) > 0;

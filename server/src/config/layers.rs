@@ -15,7 +15,7 @@ use super::labels::invalid_labels;
 use super::limits::{out_of_range, too_long};
 use super::list::items;
 use super::names::invalid_names;
-use super::otlp::invalid_listens;
+use super::otlp::{equal_listens, invalid_listens};
 use super::settings::Config;
 
 /// The documented defaults.
@@ -149,6 +149,7 @@ impl Config {
             config.http.insecure || config.access.has_proxy() || has_tokens(config.data_dir());
         let invalid = invalid_listens(config.http.listen, &config.otlp, is_admitted)
             .into_iter()
+            .chain(equal_listens(config.http.listen, &config.otlp))
             .chain(config.invalid())
             .chain(config.access.invalid())
             .chain(invalid_names(&config))

@@ -124,6 +124,31 @@ impl From<OtlpListen> for String {
     }
 }
 
+/// The addresses of OpenTelemetry that the server itself has already.
+pub(super) fn equal_listens(http: SocketAddr, otlp: &OtlpConfig) -> Vec<InvalidSetting> {
+    let ip = http.ip();
+    let listens = [
+        ("http.listen", Some(http)),
+        ("otlp.grpc_listen", otlp.grpc_listen.beside(ip)),
+        ("otlp.http_listen", otlp.http_listen.beside(ip)),
+    ];
+    let listens = listens.map(|(key, listen)| (key, listen.filter(|listen| listen.port() > 0)));
+    let mut all = Vec::new();
+    for (place, (key, listen)) in listens.iter().enumerate() {
+        let mut before = listens.iter().take(place);
+        if let Some(listen) = listen
+            && let Some((other, _)) = before.find(|(_, before)| *before == Some(*listen))
+        {
+            all.push(InvalidSetting {
+                key: (*key).to_owned(),
+                what: format!("is {listen}, as {other}: only one can listen there"),
+                remedy: format!("choose another port, or switch it off with {key} = \"off\""),
+            });
+        }
+    }
+    all
+}
+
 /// The addresses that others can reach although nobody is authenticated. None if `is_admitted`:
 /// there are tokens, or every client is accepted.
 pub(super) fn invalid_listens(
@@ -167,6 +192,31 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
+
+    #[test]
+    fn an_address_is_given_once() {
+        for (grpc, http, refused) in [
+            ("4317", "4318", &[][..]),
+            ("0", "0", &[]),
+            ("off", "off", &[]),
+            ("192.0.2.1:7117", "4318", &[]),
+            ("4318", "4318", &["otlp.http_listen"]),
+            (
+                "7117",
+                "127.0.0.1:7117",
+                &["otlp.grpc_listen", "otlp.http_listen"],
+            ),
+        ] {
+            let otlp = OtlpConfig {
+                grpc_listen: grpc.parse().unwrap(),
+                http_listen: http.parse().unwrap(),
+                ..OtlpConfig::default()
+            };
+            let found = equal_listens("127.0.0.1:7117".parse().unwrap(), &otlp);
+            let keys: Vec<_> = found.iter().map(|invalid| invalid.key.as_str()).collect();
+            assert_eq!(keys, refused, "{grpc} {http}");
+        }
+    }
 
     #[test]
     fn ports_and_addresses_are_read() {

@@ -170,6 +170,12 @@ impl Query {
         if groups.is_some() && !format.supports_groups() {
             return Err(ReadError::from(GroupsError::Timeline).into());
         }
+        if self.count && (format.is_binary() || format.is_timeline()) {
+            return Err(CommandError::usage(format!(
+                "--count prints one number, which {} has no form for; leave out --format",
+                format.as_str()
+            )));
+        }
         let prints = self.output.is_none() && io::stdout().is_terminal();
         if format.is_binary() && !self.count && prints {
             return Err(CommandError::usage(format!(

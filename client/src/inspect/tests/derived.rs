@@ -29,7 +29,7 @@ fn indexed() -> (tempfile::TempDir, PathBuf) {
         columns: true,
         rebuild: true,
     };
-    for file in index_files(&path).unwrap() {
+    for file in index_files(&path, &mut Vec::new()).unwrap() {
         file.update(&options, &mut Scratch::default()).unwrap();
     }
     (folder, path)

@@ -78,7 +78,7 @@ fn trace() -> String {
 }
 
 fn index(path: &std::path::Path) -> Vec<Update> {
-    let files = index_files(path).unwrap();
+    let files = index_files(path, &mut Vec::new()).unwrap();
     let mut scratch = Scratch::default();
     files
         .iter()
@@ -105,7 +105,10 @@ fn every_container_and_an_index_give_the_same_answers() {
     // A compressed trace in a folder is left without an index.
     assert_eq!(index(folder.path()), [Update::Built]);
     assert_eq!(index(folder.path()), [Update::Fresh]);
-    let error = index_files(&at("trace.json.gz")).err().unwrap().to_string();
+    let error = index_files(&at("trace.json.gz"), &mut Vec::new())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(
         error.contains("a compressed Chrome trace has no index"),
         "{error}"

@@ -73,7 +73,7 @@ fn index(path: &Path) -> Vec<Update> {
         chunk_bytes: Some(64 << 10),
         ..IndexOptions::default()
     };
-    let files = index_files(path).unwrap();
+    let files = index_files(path, &mut Vec::new()).unwrap();
     let updates = files.iter();
     let updates = updates.map(|file| file.update(&options, &mut Scratch::default()).unwrap());
     updates.map(|indexed| indexed.update).collect()
@@ -107,7 +107,10 @@ fn every_form_gives_the_same_answers() {
             fs::write(&path, file).unwrap();
             let found = QUERIES.map(|query| answers(&path, query, false).0);
             assert_eq!(found, expected);
-            let error = index_files(&path).err().unwrap().to_string();
+            let error = index_files(&path, &mut Vec::new())
+                .err()
+                .unwrap()
+                .to_string();
             assert!(
                 error.contains("file of OpenTelemetry spans has no index"),
                 "{error}"
