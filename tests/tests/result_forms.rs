@@ -664,3 +664,17 @@ fn a_name_that_several_storages_have_is_refused() {
     let body = json!({ "storages": [ids[0]], "count": true });
     api.done("POST", "/query", Some(&body));
 }
+
+#[test]
+fn a_count_has_no_form_of_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("one.pfw");
+    fs::write(&path, "{\"name\":\"a\",\"ts\":1,\"dur\":2,\"ph\":\"X\"}\n").unwrap();
+    let path = path.to_str().unwrap();
+    for format in ["arrow", "parquet", "perfetto", "chrome"] {
+        let (code, out, errors) = run(&["query", path, "--count", "--format", format]);
+        assert_eq!((code, out.as_str()), (2, ""), "{format}: {errors}");
+        assert!(errors.contains("--count"), "{errors}");
+    }
+    assert_eq!(run(&["query", path, "--count"]).1, "1\n");
+}

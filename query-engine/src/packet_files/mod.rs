@@ -93,6 +93,47 @@ pub struct Opened {
     pub repeated: Vec<String>,
 }
 
+/// The files that are named, or in folders that are.
+#[derive(Default)]
+struct Inputs {
+    files: Vec<PathBuf>,
+    /// Those of `files` that are in folders.
+    of_folders: BTreeSet<PathBuf>,
+    damaged: Vec<PathBuf>,
+    unreadable: Vec<UnreadableFile>,
+}
+
+impl Inputs {
+    /// Each file once; CTF traces are opened.
+    fn of(
+        paths: &[PathBuf],
+        once: &mut Once,
+        use_sidecars: bool,
+        sources: &mut Vec<Box<dyn ChunkSource>>,
+    ) -> Result<Inputs, ReadError> {
+        let mut inputs = Inputs::default();
+        for path in paths {
+            if !path.is_dir() {
+                inputs.files.push(path.clone());
+                continue;
+            }
+            let contents = FolderContents::of(path)?;
+            for trace in contents.traces {
+                if once.is_first(&trace) {
+                    folder::open(&trace, use_sidecars, sources)?;
+                }
+            }
+            inputs.of_folders.extend(contents.files.iter().cloned());
+            inputs.files.extend(contents.files);
+            inputs.damaged.extend(contents.damaged);
+            inputs.unreadable.extend(contents.unreadable);
+        }
+        inputs.files.retain(|path| once.is_first(path));
+        inputs.damaged.retain(|path| once.is_first(path));
+        Ok(inputs)
+    }
+}
+
 /// Opens files and folders of any kind as sources: folders of CTF traces, DFTracer files, Chrome
 /// traces, RocksDB traces, I/O traces of a server and files of spans. With `use_sidecars`, the
 /// sidecars next to them are used. Each file is opened once.
@@ -109,26 +150,12 @@ pub fn open_paths(
     let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
     let mut lines = Vec::new();
     let mut once = Once::default();
-    let (mut files, mut damaged, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
-    let mut of_folders = BTreeSet::new();
-    for path in paths {
-        if path.is_dir() {
-            let contents = FolderContents::of(path)?;
-            for trace in contents.traces {
-                if once.is_first(&trace) {
-                    folder::open(&trace, use_sidecars, &mut sources)?;
-                }
-            }
-            of_folders.extend(contents.files.iter().cloned());
-            files.extend(contents.files);
-            damaged.extend(contents.damaged);
-            unreadable.extend(contents.unreadable);
-        } else {
-            files.push(path.clone());
-        }
-    }
-    files.retain(|path| once.is_first(path));
-    damaged.retain(|path| once.is_first(path));
+    let Inputs {
+        files,
+        of_folders,
+        damaged,
+        mut unreadable,
+    } = Inputs::of(paths, &mut once, use_sidecars, &mut sources)?;
     for path in files {
         let copy = match spooled(&path) {
             // Of a folder, the others are read.

@@ -152,22 +152,19 @@ impl ValueEnum for FormatArgument {
 }
 
 impl Query {
-    pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
-        let (files, expression) = self.split()?;
-        let format = self.format.map(|argument| argument.0);
-        let format = format.unwrap_or(if context.json() {
-            Format::Ndjson
-        } else {
-            Format::Text
-        });
-        let groups = self.groups()?;
-        let order = self.order()?;
-        if groups.is_none() && format.is_timeline() && !order.keys.is_empty() {
+    /// Refuses what the format has no form for.
+    fn check_format(
+        &self,
+        format: Format,
+        has_groups: bool,
+        has_order: bool,
+    ) -> Result<(), CommandError> {
+        if !has_groups && format.is_timeline() && has_order {
             return Err(CommandError::usage(
                 "a timeline is in order of time; leave out --order-by",
             ));
         }
-        if groups.is_some() && !format.supports_groups() {
+        if has_groups && !format.supports_groups() {
             return Err(ReadError::from(GroupsError::Timeline).into());
         }
         if self.count && (format.is_binary() || format.is_timeline()) {
@@ -183,6 +180,20 @@ impl Query {
                 format.as_str()
             )));
         }
+        Ok(())
+    }
+
+    pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
+        let (files, expression) = self.split()?;
+        let format = self.format.map(|argument| argument.0);
+        let format = format.unwrap_or(if context.json() {
+            Format::Ndjson
+        } else {
+            Format::Text
+        });
+        let groups = self.groups()?;
+        let order = self.order()?;
+        self.check_format(format, groups.is_some(), !order.keys.is_empty())?;
         let row_group_bytes = usize::try_from(self.row_group_kib << 10).unwrap_or(usize::MAX);
         let expression = expression.filter(|text| !text.trim().is_empty());
         let query = expression.map(|text| Expression::parse(&text)).transpose();
