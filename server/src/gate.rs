@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use axum::Router;
@@ -317,20 +316,26 @@ impl Gate {
 
 impl Entrance {
     async fn route(&self, request: Request<Incoming>) -> Response {
-        let mut body_is_read = None;
+        let mut rest = None;
+        let is_http_2 = request.version() == Version::HTTP_2;
+        // It would be told to send what nobody wants.
+        let asks_first = request.headers().contains_key(header::EXPECT);
         let request = request.map(|body| {
             // Most requests have no body and need no box for it.
             if http_body::Body::is_end_stream(&body) {
                 Body::empty()
             } else {
-                let is_read = Arc::clone(body_is_read.get_or_insert_default());
-                Body::new(RequestBody::new(body, self.pace, is_read))
+                let rest = Arc::clone(rest.get_or_insert_default());
+                Body::new(RequestBody::new(body, self.pace, rest))
             }
         });
         let mut response = self.call(request).await;
-        let is_unread = |is_read: Arc<AtomicBool>| !is_read.load(Ordering::Relaxed);
-        if body_is_read.is_some_and(is_unread) {
-            // hyper does not wait for the rest of the body, behind which the next request is, and
+        if let Some(rest) = rest
+            && !is_http_2
+            && !rest.is_read()
+            && (asks_first || !rest.read().await)
+        {
+            // The next request is behind the rest of the body, which hyper does not wait for, and
             // the client has to know (RFC 9112 section 9.6).
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);

@@ -52,6 +52,9 @@ const FOREIGN: [&str; 14] = [
 /// What is wrong with a filter: it is a level, or a list of levels and `module=level`.
 pub(super) fn fault_of(text: &str) -> Option<String> {
     let not_a_filter = || format!("is {text:?}, which is not a level or filter");
+    if EnvFilter::try_new(text).is_err() {
+        return Some(not_a_filter());
+    }
     for directive in text.split(',') {
         let (module, level) = match directive.rsplit_once('=') {
             Some((module, level)) => (Some(module), level),
@@ -71,7 +74,7 @@ pub(super) fn fault_of(text: &str) -> Option<String> {
             ));
         }
     }
-    EnvFilter::try_new(text).is_err().then(not_a_filter)
+    None
 }
 
 #[cfg(test)]
