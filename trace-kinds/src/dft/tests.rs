@@ -123,6 +123,7 @@ fn hashes_beyond_63_bits_and_a_last_line_without_end() {
     );
 }
 
+/// The unit that it declares is not the one that it is read with, which counts as broken.
 #[test]
 fn integer_phases_and_text_hashes_of_version_2() {
     check(
@@ -139,7 +140,7 @@ fn integer_phases_and_text_hashes_of_version_2() {
             Unit(Nanosecond)
             Name { kind: File, hash: Text([100, 101, 97, 100, 98, 101, 101, 102, 100, 101, 97, 100, 98, 101, 101, 102]), text: [47, 112, 47, 120] }
             name="read" cat="POSIX" pid=7 tid=8 ts=0 dur=2000 args.fhash="deadbeefdeadbeef" args.ret=-1 | id=1 name="read" cat="POSIX" type=3 pid=7 tid=8 ts=0 dur=2000 ph=1 args.hhash="00ff" args.ret=-1 args.fhash="deadbeefdeadbeef"
-            1 events, 3 metadata, 0 broken
+            1 events, 3 metadata, 1 broken
         "#]],
     );
 }
