@@ -16,7 +16,7 @@
 //! ```text
 //! offset size field
 //!      0    1 codec of the payload
-//!      1    1 which facts are known
+//!      1    1 which facts are known, as in a frame
 //!      2    2 zero
 //!      4    4 size of the payload as the agent sent it
 //!      8    4 CRC32C of the payload as the agent sent it
@@ -192,6 +192,7 @@ impl ChainedPacket {
                 events: Some(get_u32(body, 48)),
                 lost: Some(get_u32(body, 52)),
                 time_basis: Some(get_u32(body, 12)),
+                has_unreadable: false,
             }
             .with_known_bits(body[1]),
             codec: Codec::from_code(body[0]).ok_or(fault("codec", 0))?,
@@ -345,6 +346,7 @@ mod tests {
             events: Some(3),
             lost: Some(0),
             time_basis: Some(77),
+            has_unreadable: true,
         };
         vec![
             ChainSection::Storage(Box::new(storage)),

@@ -9,7 +9,8 @@
 //! offset size field
 //!      0    4 magic "THFR"
 //!      4    1 codec
-//!      5    1 known facts: 1 time span, 2 events, 4 lost, 8 time basis
+//!      5    1 known facts: 1 time span, 2 events, 4 lost, 8 time basis; 16: records of the
+//!                packet cannot be read, and may have any time
 //!      6    2 zero
 //!      8    4 stored size, bytes
 //!     12    4 raw size, bytes (as the agent sent it)
@@ -47,6 +48,8 @@ const KNOWS_TIME: u8 = 1;
 const KNOWS_EVENTS: u8 = 2;
 const KNOWS_LOST: u8 = 4;
 const KNOWS_BASIS: u8 = 8;
+/// Earlier versions ignore it.
+const HAS_UNREADABLE: u8 = 16;
 
 const _: () = assert!(HEADER_BYTES.is_multiple_of(ALIGNMENT));
 
@@ -62,6 +65,8 @@ pub struct Facts {
     /// What the time span was decoded with in addition to the bytes of the packet: see
     /// [`TimeBasis`](crate::TimeBasis).
     pub time_basis: Option<u32>,
+    /// Whether records of the packet cannot be read: they may have any time.
+    pub has_unreadable: bool,
 }
 
 impl Facts {
@@ -82,6 +87,7 @@ impl Facts {
             | bit(KNOWS_EVENTS, self.events.is_some())
             | bit(KNOWS_LOST, self.lost.is_some())
             | bit(KNOWS_BASIS, self.time_basis.is_some())
+            | bit(HAS_UNREADABLE, self.has_unreadable)
     }
 
     /// The facts that are known according to `bits`.
@@ -92,6 +98,7 @@ impl Facts {
             events: self.events.filter(|_| knows(KNOWS_EVENTS)),
             lost: self.lost.filter(|_| knows(KNOWS_LOST)),
             time_basis: self.time_basis.filter(|_| knows(KNOWS_BASIS)),
+            has_unreadable: knows(HAS_UNREADABLE),
         }
     }
 }
@@ -208,6 +215,7 @@ impl FrameHeader {
                 events: Some(get_u32(bytes, 64)),
                 lost: Some(get_u32(bytes, 68)),
                 time_basis: Some(get_u32(bytes, 80)),
+                has_unreadable: false,
             }
             .with_known_bits(bytes[5]),
             stored_checksum: get_u32(bytes, 72),

@@ -56,8 +56,10 @@ impl<'a> RingBlock<'a> {
             time_span,
             events,
             lost,
-            // Rings contain packets of the I/O trace, whose times need no time basis.
+            // Rings contain packets of the I/O trace, whose times need no time basis, and all of
+            // which can be read.
             time_basis: _,
+            has_unreadable: _,
         } = self.facts;
         let (begin, end) = time_span.unwrap_or_default();
         assert!(begin <= end, "a time span does not end before it begins");
@@ -121,6 +123,7 @@ impl<'a> RingBlock<'a> {
                 events: known(1).then(|| get_u32(bytes, 40)),
                 lost: known(2).then(|| get_u32(bytes, 44)),
                 time_basis: None,
+                has_unreadable: false,
             },
             payload,
         };

@@ -19,13 +19,14 @@ fn location() -> FrameLocation {
     }
 }
 
-/// All sixteen combinations of known facts.
+/// All combinations of known facts.
 fn all_facts() -> impl Iterator<Item = Facts> {
-    (0..16_u32).map(|bits| Facts {
+    (0..32_u32).map(|bits| Facts {
         time_span: (bits & 1 != 0).then_some((-3, 8)),
         events: (bits & 2 != 0).then_some(21),
         lost: (bits & 4 != 0).then_some(22),
         time_basis: (bits & 8 != 0).then_some(23),
+        has_unreadable: bits & 16 != 0,
     })
 }
 

@@ -54,6 +54,7 @@ fn facts() -> Facts {
         events: Some(1),
         lost: None,
         time_basis: None,
+        has_unreadable: false,
     }
 }
 
@@ -619,6 +620,7 @@ fn ring_blocks_keep_their_bytes() {
             events: Some(3),
             lost: None,
             time_basis: None,
+            has_unreadable: false,
         },
         payload: PAYLOAD,
     };

@@ -1,7 +1,6 @@
 //! Every result that lacks something because it cannot be read says so: in its trailers, in NDJSON,
 //! on stderr, in the exit code, in the metrics and in the status of the storage.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
@@ -155,13 +154,7 @@ fn check_client(source: &[&str], expression: &str, is_complete: bool) {
         let what = format!("{arguments:?}: {out}{errors}");
         assert_eq!(code, i32::from(!is_complete), "{what}");
         assert_eq!(errors.contains("cannot be read"), !is_complete, "{what}");
-        // Once for each leaf: the packets are in two if one was flushed meanwhile.
-        let told = errors
-            .lines()
-            .filter(|line| line.contains("cannot be read"));
-        let told: Vec<&str> = told.collect();
-        let leaves: BTreeSet<&&str> = told.iter().collect();
-        assert_eq!(leaves.len(), told.len(), "{what}");
+        assert!(errors.matches("cannot be read").count() <= 1, "{what}");
         let whose = if source[0].starts_with("--server") {
             "; the server skipped this data"
         } else {

@@ -142,6 +142,7 @@ fn an_index_part_shows_its_leaves_and_packets() {
             events: Some(4),
             lost: None,
             time_basis: Some(9),
+            has_unreadable: false,
         },
         raw_checksum: 1,
         codec: Codec::Zstd,

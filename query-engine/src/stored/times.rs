@@ -124,11 +124,12 @@ impl Known {
             Some(facts) => (facts.time_span, facts.events),
             None => (None, None),
         };
+        let may_have_more = facts.is_some_and(|facts| facts.has_unreadable);
         Known {
             // Without a span, a packet has no events, or their times are unknown.
-            all: span.is_some() || events == Some(0),
+            all: (span.is_some() || events == Some(0)) && !may_have_more,
             span,
-            events: events != Some(0),
+            events: events != Some(0) || may_have_more,
             count: events.map_or(0, u64::from),
         }
     }

@@ -313,6 +313,7 @@ fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> Packe
         events: count(events),
         lost: lost.and_then(count),
         time_basis: None,
+        has_unreadable: false,
     };
     PacketContent {
         facts,
@@ -390,8 +391,8 @@ fn dft_facts(fields: &SpanFields, packet: &[u8], unit: Option<TimeUnit>) -> Pack
     let facts = Facts {
         time_span,
         events: count(decoded.events),
-        lost: None,
         time_basis,
+        ..Facts::default()
     };
     PacketContent {
         unit,
@@ -460,30 +461,23 @@ fn span_facts(decoder: &mut dyn Decoder, fields: &SpanFields, packet: &[u8]) -> 
     }
 }
 
-/// The facts of a packet that was decoded to its end, as far as records that cannot be read leave
-/// them known: these may have any time.
+/// The facts of a packet with this number of records that cannot be read.
 fn readable(facts: Facts, unreadable: u64) -> PacketContent {
-    let facts = if unreadable == 0 {
-        facts
-    } else {
-        Facts {
-            time_span: None,
-            // A packet without events would be ruled out.
-            events: facts.events.filter(|events| *events > 0),
-            ..facts
-        }
-    };
     PacketContent {
-        facts,
+        facts: Facts {
+            has_unreadable: unreadable > 0,
+            ..facts
+        },
         unreadable,
         ..PacketContent::default()
     }
 }
 
-/// The facts of a packet that cannot be decoded to its end: as many events as a query finds.
+/// The facts of a packet that cannot be decoded to its end: as many events as a query finds, and no
+/// time span, because what follows may have any time.
 fn partial(events: u64) -> PacketContent {
     let facts = Facts {
-        events: count(events),
+        events: count(events).filter(|events| *events > 0),
         ..Facts::default()
     };
     readable(facts, 1)

@@ -194,5 +194,6 @@ fn facts(packet: &Encoded) -> Facts {
         events: u32::try_from(packet.events).ok(),
         lost: u32::try_from(packet.dropped).ok(),
         time_basis: None,
+        has_unreadable: false,
     }
 }

@@ -15,7 +15,8 @@
 //!     60    4 events lost, saturating
 //!     64    4 CRC32C of the raw payload
 //!     68    1 codec
-//!     69    1 known facts: 1 time span, 2 events, 4 lost, 8 time basis
+//!     69    1 known facts: 1 time span, 2 events, 4 lost, 8 time basis, 16 records that cannot
+//!                be read
 //!     70    2 index in the time bases of the part, counted from 1 (0: none)
 //! ```
 //!
@@ -236,6 +237,7 @@ impl<'a> ArrayBlock<'a> {
             events: Some(get_u32(bytes, 56)),
             lost: Some(get_u32(bytes, 60)),
             time_basis: self.bases.get(get_u16(bytes, 70)),
+            has_unreadable: false,
         }
         .with_known_bits(bytes[69])
     }

@@ -78,6 +78,7 @@ fn an_invalid_packet_has_the_events_before_the_damage_and_no_other_facts() {
     let content = |events: u32| PacketContent {
         facts: Facts {
             events: (events > 0).then_some(events),
+            has_unreadable: true,
             ..Facts::default()
         },
         unreadable: 1,
@@ -136,11 +137,9 @@ fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
         let facts = content.facts;
         assert_eq!((facts.time_span, facts.events), (span, events), "{packet}");
         assert_eq!(content.unit, unit_after, "{packet}");
-        assert_eq!(
-            content.unreadable,
-            u64::from(packet.ends_with(NONSENSE)),
-            "{packet}"
-        );
+        let unreadable = u64::from(packet.ends_with(NONSENSE));
+        assert_eq!(content.unreadable, unreadable, "{packet}");
+        assert_eq!(facts.has_unreadable, unreadable > 0, "{packet}");
         let basis = unit_after.map(|unit| u32::try_from(unit.nanoseconds()).unwrap());
         assert_eq!(facts.time_basis, basis, "{packet}");
         let compressed = dft_facts(&SpanFields::default(), &gzip(packet), unit);
@@ -153,9 +152,14 @@ fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
     check(&[UNIT, EVENTS].concat(), us, Some((40, 70)), Some(2), ns);
     check(&[EVENTS, UNIT].concat(), None, Some((40, 70)), Some(2), ns);
     check(UNIT, us, None, Some(0), ns);
-    // A record that cannot be read may have any time.
-    check(NONSENSE, us, None, None, us);
-    check(&[EVENTS, NONSENSE].concat(), us, None, Some(2), us);
+    check(NONSENSE, us, None, Some(0), us);
+    check(
+        &[EVENTS, NONSENSE].concat(),
+        us,
+        Some((40_000, 70_000)),
+        Some(2),
+        us,
+    );
     // A query can match a start that is not a whole number of nanoseconds.
     for odd in ["12.0005", "\"0.5\"", "18446744073709551615"] {
         let line = format!("{{\"name\":\"c\",\"ph\":\"X\",\"ts\":{odd},\"args\":{{}}}}\n");
@@ -163,7 +167,7 @@ fn lines_of_dftracer_have_time_span_and_count_in_their_unit() {
     }
     let content = dft_facts(&SpanFields::default(), &[0x1f, 0x8b, 8], us);
     let facts = content.facts;
-    assert_eq!((facts.time_span, facts.events), (None, None));
+    assert_eq!((facts.time_span, facts.events), (None, Some(0)));
     assert_eq!((content.unreadable, content.unit), (1, us));
     // Too long to be inflated on arrival.
     let bomb = gzip(&" ".repeat(40 << 20));
@@ -202,7 +206,12 @@ fn packets_of_chrome_traces_have_time_span_and_count() {
         0,
     );
     let odd = "{\"ph\":\"X\",\"ts\":\"x\"}";
-    check(&format!("[{slice},{odd}]"), None, Some(1), 1);
+    check(
+        &format!("[{slice},{odd}]"),
+        Some((2_500, 5_500)),
+        Some(1),
+        1,
+    );
     check(&format!("[{slice},{{\"ph\""), None, Some(1), 1);
     check("nonsense", None, None, 1);
 }
