@@ -331,7 +331,7 @@ fn frame(header: &FrameHeader, offset: u64) -> Value {
 fn facts(facts: &Facts) -> Value {
     json!({
         "time_span": facts.time_span, "events": facts.events, "lost": facts.lost,
-        "time_basis": facts.time_basis,
+        "time_basis": facts.time_basis, "has_unreadable": facts.has_unreadable,
     })
 }
 

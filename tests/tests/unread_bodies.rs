@@ -24,6 +24,21 @@ fn response(reader: &mut impl BufRead) -> Option<(u16, bool)> {
     Some((status, head.contains("connection: close\r\n")))
 }
 
+/// A client that waits for permission sends no body that nobody wants.
+#[test]
+fn a_refusal_comes_instead_of_a_permission() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    let patience = Some(Duration::from_secs(10));
+    stream.set_read_timeout(patience).unwrap();
+    let head = "POST /api/v1/nothing HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\
+                Expect: 100-continue\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let answered = response(&mut BufReader::new(stream));
+    assert_eq!(answered, Some((404, true)));
+}
+
 #[test]
 fn what_is_refused_before_it_is_read_says_that_the_connection_ends() {
     let folder = tempfile::tempdir().unwrap();

@@ -142,7 +142,7 @@ fn an_index_part_shows_its_leaves_and_packets() {
             events: Some(4),
             lost: None,
             time_basis: Some(9),
-            has_unreadable: false,
+            has_unreadable: true,
         },
         raw_checksum: 1,
         codec: Codec::Zstd,
@@ -187,7 +187,9 @@ fn an_index_part_shows_its_leaves_and_packets() {
     let leaf = &shown["leaves"][0];
     assert_eq!(leaf["leaf"], "00000000000000bb");
     assert_eq!(leaf["packets"][0]["number"], 11);
-    assert_eq!(leaf["packets"][0]["facts"]["time_span"], json!([1, 2]));
+    let facts = &leaf["packets"][0]["facts"];
+    assert_eq!(facts["time_span"], json!([1, 2]));
+    assert_eq!(facts["has_unreadable"], true);
     assert_eq!(leaf["packets"][0]["facts"]["time_basis"], 9);
     let second = json!({
         "leaf_offset": 552, "file": "0000000000000002", "offset": 9000, "length": 56,

@@ -94,7 +94,7 @@ impl FolderContents {
         let target = match fs::metadata(&path) {
             Ok(target) => target,
             Err(error) => {
-                let reason = format!("it is a link that leads nowhere: {error}");
+                let reason = format!("it cannot be opened: {error}");
                 self.unreadable.push(UnreadableFile { path, reason });
                 return Ok(());
             }
