@@ -135,7 +135,7 @@ mod tests {
             let result = text.read_to_end(&mut found);
             (found, result.is_err())
         };
-        assert!(read(Box::new(&file[..])) == (text.clone(), false));
+        assert!(read(Box::new(&file[..])) == (text, false));
         let mut errors = 0;
         for at in [10, file.len() / 5, file.len() / 2, file.len() - 70_000] {
             let mut damaged = file.clone();

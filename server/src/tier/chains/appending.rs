@@ -145,7 +145,7 @@ async fn append(
     chains.counts.add(gathered.packets, gathered.bytes);
     of.reach(gathered.reached.clone());
     if let Some(next) = gathered.next_report {
-        of.has_reports(next);
+        of.forget_reports(next);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use object_tier::chain::PAYLOAD_BYTES_MAX;
 use storage_core::{Agent, Engine, PacketInfo, StorageError, StorageInfo};
 use storage_format::agent_file::AgentFile;
 use storage_format::chain_payload::{ChainSection, ChainedPacket};
@@ -15,6 +16,8 @@ use super::storage_chain::{Grown, StorageChain};
 
 /// A record has about this many bytes when there is much to append.
 const RECORD_BYTES: u64 = 8 << 20;
+/// Where a report of provenance ends in a record at the latest; the longest has 64 MiB.
+const REPORT_END_MAX: u64 = PAYLOAD_BYTES_MAX as u64 - 1024;
 /// Packets of a stream that are looked up at once.
 const PAGE_PACKETS: usize = 256;
 
@@ -158,6 +161,10 @@ impl Told {
             }
             self.introduce(engine, (chain.id, &report.stream), (&mut told, gathered))
                 .await?;
+            // Beside the longest metadata of an agent there may be no room: then it is next.
+            if gathered.bytes.saturating_add(length) > REPORT_END_MAX {
+                break;
+            }
             let section = ChainSection::Provenance(report.provenance);
             gathered.add(&section, "provenance")?;
             next = report.number + 1;

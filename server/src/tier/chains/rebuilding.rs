@@ -242,7 +242,7 @@ impl Building<'_> {
             Ok(_) => Ok(()),
             Err(ProvenanceError::Storage(error)) => Err(error.into()),
             Err(ProvenanceError::Sidecar(error)) => {
-                tracing::warn!(%error, storage = %id, "provenance in a chain is not used; report it again");
+                tracing::warn!(%error, storage = %id, "a chain has provenance that cannot be read; push the files once more");
                 Ok(())
             }
         }

@@ -163,7 +163,7 @@ impl StorageChain {
             .await
     }
 
-    fn note_report(&self, stream: StreamKey, provenance: ChainedProvenance) -> u64 {
+    fn add_report(&self, stream: StreamKey, provenance: ChainedProvenance) -> u64 {
         let mut shared = self.shared.lock();
         let number = shared.reported;
         shared.reported += 1;
@@ -183,15 +183,15 @@ impl StorageChain {
     }
 
     /// The oldest report from `number` on that the chain does not have. It stays until
-    /// [`StorageChain::has_reports`].
+    /// [`StorageChain::forget_reports`].
     pub(super) fn next_report(&self, number: u64) -> Option<Report> {
         let shared = self.shared.lock();
         let mut reports = shared.reports.iter();
         reports.find(|report| report.number >= number).cloned()
     }
 
-    /// The chain has the reports before `next`.
-    pub(super) fn has_reports(&self, next: u64) {
+    /// Forgets the reports before `next`, which the chain has.
+    pub(super) fn forget_reports(&self, next: u64) {
         let mut shared = self.shared.lock();
         shared.reports.retain(|report| report.number >= next);
         drop(shared);
@@ -389,7 +389,7 @@ struct Reporting<'a> {
 
 impl<'a> Reporting<'a> {
     fn begin(chain: &'a StorageChain, stream: StreamKey, provenance: ChainedProvenance) -> Self {
-        let number = chain.note_report(stream, provenance);
+        let number = chain.add_report(stream, provenance);
         Self { chain, number }
     }
 }
@@ -496,8 +496,8 @@ mod tests {
             tokio::time::sleep(brief).await;
             let number = chain.next_report(0).unwrap().number;
             // What has been reported meanwhile is not in that record.
-            let later = chain.note_report(key("left"), provenance());
-            chain.has_reports(number + 1);
+            let later = chain.add_report(key("left"), provenance());
+            chain.forget_reports(number + 1);
             assert_eq!(chain.next_report(0).unwrap().number, later);
         };
         let (waited, ()) = tokio::join!(chain.report(key("left"), provenance()), appended);
