@@ -67,6 +67,7 @@ fn facts_are_known_each_for_itself() {
             sequence: 9,
             facts: Facts {
                 time_basis: None,
+                has_unreadable: false,
                 ..facts
             },
             payload: b"payload",
