@@ -208,10 +208,9 @@ fn build() -> PathBuf {
         .status()
         .expect("cargo runs");
     assert!(status.success(), "the programs under test cannot be built");
-    // Test programs are in `target/debug/deps`.
+    // Test programs are in `target/debug/deps`, `xtask` in `target/debug`.
     let this = std::env::current_exe().expect("a running program has a path");
-    let deps = this.parent().expect("a program is in a folder");
-    deps.parent()
-        .expect("cargo's folders are in its target folder")
-        .to_owned()
+    let folder = this.parent().expect("a program is in a folder");
+    let deps = folder.ends_with("deps").then(|| folder.parent()).flatten();
+    deps.unwrap_or(folder).to_owned()
 }
