@@ -266,13 +266,13 @@ pub enum StorageError {
     },
     /// Free space is below the limit of the server.
     #[error(
-        "only {free_bytes} bytes are free on the disk, and ingest stops below {limit_bytes}: \
-         free some space"
+        "only {free_bytes} bytes are free on the disk, and {limit_bytes} are needed to go on: free \
+         some space"
     )]
     DiskLow {
         /// Free bytes.
         free_bytes: u64,
-        /// The limit in bytes.
+        /// Free bytes with which the work would be accepted.
         limit_bytes: u64,
     },
     /// Hardly any file can be created on the disk.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use harness::{Agent, Server, Settings, payload, run_tracehold};
 use serde_json::Value;
+use tempfile::TempDir;
 
 const PIECE_BYTES: u64 = 4 << 20;
 
@@ -84,4 +85,93 @@ fn only_damaged_pieces_are_fetched_again() {
     let empty = folder.path().join("server");
     let (code, _) = run(&["storage", "verify", "--dir", empty.to_str().unwrap()]);
     assert_eq!(code, Some(2));
+}
+
+/// A download of a storage with a DFTracer file; the server has to live for as long as it is
+/// fetched again.
+struct Download {
+    _folder: TempDir,
+    _server: Server,
+    url: String,
+    copy: String,
+}
+
+impl Download {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::start(&folder.path().join("server"), &Settings::default());
+        let storage = server.api().create_storage("small");
+        let trace = folder.path().join("a.pfw");
+        let line = r#"{"id":1,"name":"read","cat":"POSIX","pid":1,"tid":1,"ts":5,"dur":2,"ph":"X"}"#;
+        fs::write(&trace, format!("[\n{line}\n")).unwrap();
+        let (trace, at) = (trace.to_str().unwrap(), server.url());
+        let push = ["push", "--server", &at, "--storage", &storage, trace];
+        assert_eq!(run(&push).0, Some(0));
+        server.api().finalize(&storage);
+        let download = Self {
+            url: format!("{at}/storage/{storage}"),
+            copy: folder.path().join("copy").to_str().unwrap().to_owned(),
+            _folder: folder,
+            _server: server,
+        };
+        download.fetch();
+        download
+    }
+
+    fn fetch(&self) {
+        assert_eq!(run(&["download", &self.url, &self.copy]).0, Some(0));
+    }
+
+    fn verify(&self) -> (Option<i32>, Value) {
+        run(&["storage", "verify", "--dir", &self.copy])
+    }
+
+    /// The only file with this ending.
+    fn file(&self, ending: &str) -> PathBuf {
+        let files = fs::read_dir(&self.copy).unwrap();
+        let mut files = files.map(|entry| entry.unwrap().path());
+        let is_it = |path: &PathBuf| path.extension().is_some_and(|found| found == ending);
+        files.find(is_it).expect("there is one")
+    }
+}
+
+/// Chunk indexes and provenance are not in the storage file, because they may be rebuilt.
+#[test]
+fn derived_files_that_are_missing_are_told() {
+    let download = Download::new();
+    assert_eq!(download.verify().0, Some(0));
+    for ending in ["idx", "pidx"] {
+        let path = download.file(ending);
+        fs::remove_file(&path).unwrap();
+        let (code, report) = download.verify();
+        let what = (&report["damage"][0]["file"], &report["damage"][0]["what"]);
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(
+            (code, what),
+            (Some(1), (&name.into(), &"it is missing".into())),
+            "{report}"
+        );
+        download.fetch();
+        assert_eq!(download.verify().0, Some(0));
+    }
+}
+
+/// Wherever an index part is damaged, a query says so with the exit code of damage.
+#[test]
+fn damaged_index_parts_of_a_download_are_damage() {
+    let download = Download::new();
+    let path = download.file("index");
+    let intact = fs::read(&path).unwrap();
+    let query = || run(&["query", "--dir", &download.copy, "name == 'read'"]);
+    assert_eq!(query().0, Some(0));
+    for at in (0..intact.len()).step_by(16) {
+        let mut damaged = intact.clone();
+        let end = intact.len().min(at + 16);
+        damaged[at..end].iter_mut().for_each(|byte| *byte ^= 0x55);
+        fs::write(&path, damaged).unwrap();
+        let (code, said) = query();
+        // Some bytes are only space between blocks.
+        let is_whole = code == Some(0) && said["name"] == "read";
+        assert!(code == Some(1) || is_whole, "byte {at}: {code:?}, {said}");
+    }
 }

@@ -33,7 +33,8 @@ pub(super) fn export(
     let (mut written, mut output) = write(source, stream, version, folder.begin()?, false)?;
     // A compressed file of which some packets are compressed and some are text.
     if written.members > 0 && written.members < written.packets {
-        output.discard()?;
+        // The next one has the same path.
+        drop(output);
         (written, output) = write(source, stream, version, folder.begin()?, true)?;
         written.members = 0;
     }
@@ -41,10 +42,7 @@ pub(super) fn export(
     let (length, is_exact) = (output.length, written.is_exact(version, &output));
     if !is_exact && let Some(text) = text_name(stream, &written, &name) {
         name = folder.reserve(text);
-        if let Err(error) = folder.check(&name, options.force) {
-            output.discard()?;
-            return Err(error);
-        }
+        folder.check(&name, options.force)?;
         written.is_text = true;
     }
     let path = output.finish(&name)?;

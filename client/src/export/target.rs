@@ -125,7 +125,7 @@ impl AgentFolder {
         let file = File::create_new(&path).map_err(|error| ClientError::file(&path, error))?;
         Ok(Output {
             file: BufWriter::with_capacity(1 << 18, file),
-            path,
+            path: Unfinished(Some(path)),
             length: 0,
             checksum: 0,
         })
@@ -142,7 +142,7 @@ fn exists(path: &Path) -> ClientError {
 /// A file that is being written.
 #[derive(Debug)]
 pub(super) struct Output {
-    path: PathBuf,
+    path: Unfinished,
     file: BufWriter<File>,
     /// Bytes written so far, and their CRC32C.
     pub(super) length: u64,
@@ -154,21 +154,37 @@ impl Output {
         self.length += bytes.len() as u64;
         self.checksum = crc32c_append(self.checksum, bytes);
         let written = self.file.write_all(bytes);
-        written.map_err(|error| ClientError::file(&self.path, error))
+        written.map_err(|error| ClientError::file(self.path.get(), error))
     }
 
     /// Gives the file its name in the same folder. Returns its path.
-    pub(super) fn finish(self, name: &str) -> Result<PathBuf, ClientError> {
-        let path = self.path.with_file_name(name);
+    pub(super) fn finish(mut self, name: &str) -> Result<PathBuf, ClientError> {
+        let path = self.path.get().with_file_name(name);
         let flushed = self.file.into_inner().map_err(io::Error::from);
-        let named = flushed.and_then(|_| fs::rename(&self.path, &path));
+        let named = flushed.and_then(|_| fs::rename(self.path.get(), &path));
         named.map_err(|error| ClientError::file(&path, error))?;
+        self.path.0 = None;
         Ok(path)
     }
+}
 
-    /// Removes the file.
-    pub(super) fn discard(self) -> Result<(), ClientError> {
-        fs::remove_file(&self.path).map_err(|error| ClientError::file(&self.path, error))
+/// The path of a file that has no name yet. Unless it gets one, the file is removed: the disk may
+/// be full because of it.
+#[derive(Debug)]
+struct Unfinished(Option<PathBuf>);
+
+impl Unfinished {
+    fn get(&self) -> &Path {
+        self.0.as_deref().unwrap_or(Path::new(UNFINISHED))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // What cannot be removed now is removed by the next export.
+            let _ = fs::remove_file(path);
+        }
     }
 }
 

@@ -359,3 +359,35 @@ fn a_trace_and_other_files_of_an_agent_are_apart() {
         .to_string();
     assert!(mixed.contains("stranger"), "{mixed}");
 }
+
+/// A source that fails behind its first packets, as one whose server is gone.
+struct Failing(Memory);
+
+impl PacketSource for Failing {
+    fn streams(&self, options: &ExportOptions) -> Result<Vec<ExportStream>, ClientError> {
+        self.0.streams(options)
+    }
+
+    fn read(&self, packet: &StoredPacket) -> Result<Vec<u8>, Unread> {
+        if packet.number < 2 {
+            return self.0.read(packet);
+        }
+        Err(Unread::Failed(ClientError::input("the server is gone")))
+    }
+
+    fn metadata(&self, _: &AgentId) -> Result<Option<Vec<u8>>, ClientError> {
+        Ok(None)
+    }
+}
+
+/// The disk may be full because of it.
+#[test]
+fn a_file_that_is_not_completed_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut memory = Memory::default();
+    memory.push(Pushed::new("a", Kind::Raw, "/x/a", 1, &text(9)));
+    let failed = export(&Failing(memory), folder.path(), &ExportOptions::default());
+    assert!(failed.unwrap_err().to_string().contains("gone"));
+    let agent = fs::read_dir(folder.path().join("agent")).unwrap();
+    assert_eq!(agent.count(), 0);
+}

@@ -52,7 +52,8 @@ pub fn verify_folder(folder: &Path) -> Result<VerifyReport, ClientError> {
             &mut report,
         )?;
     }
-    verify_derived(folder, id, &mut report)?;
+    let fetched = local.map(|local| local.complete).unwrap_or_default();
+    verify_derived(folder, id, &fetched, &mut report)?;
     if report.damage.is_empty() {
         report.packets = storage.totals.packets;
     }
@@ -179,13 +180,24 @@ pub(super) fn different(found: &[u32], expected: &[u32]) -> Vec<u64> {
 }
 
 /// The storage file does not list chunk indexes and provenance, so only their own checksums and
-/// owners tell.
+/// owners tell, and the local file which of them were fetched.
 fn verify_derived(
     folder: &Path,
     id: StorageId,
+    fetched: &[String],
     report: &mut VerifyReport,
 ) -> Result<(), ClientError> {
-    for name in names_in(folder)? {
+    let names = names_in(folder)?;
+    for name in fetched.iter().filter_map(|name| name.parse().ok()) {
+        let is_derived = |name: &FileName| {
+            matches!(name.role(), FileRole::ChunkIndex | FileRole::Provenance)
+        };
+        if is_derived(&name) && !names.contains(&name) {
+            let what = "it is missing".to_owned();
+            report.damage.push(damage(&name.to_string(), None, what));
+        }
+    }
+    for name in names {
         let path = folder.join(name.to_string());
         let problem = match &name {
             FileName::Provenance(leaf) => {

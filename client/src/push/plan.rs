@@ -325,8 +325,8 @@ impl Plan {
         for source in &self.sources {
             if let Some(other) = seen.insert((&source.agent, &source.stream), &source.path) {
                 return Err(ClientError::input(format!(
-                    "{} and {} would both be stream {} of agent {}; push them separately with \
-                    --stream, or push the folder that contains both",
+                    "{} and {} would both be stream {} of agent {}; push each by itself with \
+                    --stream NAME, or, if only their folders differ, the folder that contains both",
                     other.display(),
                     source.path.display(),
                     source.stream,

@@ -190,7 +190,7 @@ impl<E: Encoder> RowSink for TimelineSink<E> {
         if self.without_time > 0 {
             let count = self.without_time;
             notes.push(format!(
-                "{count} events without a time were skipped: a timeline cannot show them"
+                "{count} events without a time between 1970 and 2262 were skipped: a timeline cannot show them"
             ));
         }
         if self.without_track > 0 {

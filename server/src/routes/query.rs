@@ -59,7 +59,7 @@ pub(super) struct QueryBody {
     /// Which of `from` and `to` a person wrote as a number without a unit: they are refused where
     /// the unit of a trace would give another time.
     bare_times: Vec<Limit>,
-    /// Fields of the rows; all by default.
+    /// Fields of the rows; all by default. Groups have none.
     fields: Vec<String>,
     /// Return only the number of matching events: `{"count": N}`; `skipped` lists
     /// damaged data that was not counted.
@@ -230,6 +230,11 @@ impl QueryBody {
         match result {
             ResultKind::Groups(_) | ResultKind::Fields if !format.supports_groups() => {
                 return Err(malformed(GroupsError::Timeline.to_string()));
+            }
+            ResultKind::Groups(_) if !self.fields.is_empty() => {
+                return Err(malformed(
+                    "fields are those of rows, and groups have none: leave them out".to_owned(),
+                ));
             }
             ResultKind::Rows(_) if format.is_timeline() && !order.keys.is_empty() => {
                 return Err(malformed(

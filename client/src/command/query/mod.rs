@@ -4,7 +4,7 @@ mod options;
 mod print;
 mod served;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, ErrorKind, IsTerminal};
 use std::path::PathBuf;
 
 use clap::builder::PossibleValue;
@@ -312,19 +312,25 @@ impl Query {
                 ));
             }
         };
+        // What is not an expression was meant as a file.
+        if (files.is_empty() || is_like_a_path(last)) && Expression::parse(last).is_err() {
+            let missing = std::fs::metadata(last).err();
+            let missing = missing.unwrap_or_else(|| io::ErrorKind::NotFound.into());
+            return Err(CommandError::io(last, missing));
+        }
         if files.is_empty() {
-            // What is not an expression was meant as a file.
-            if Expression::parse(last).is_err() {
-                let missing = std::fs::metadata(last).err();
-                let missing = missing.unwrap_or_else(|| io::ErrorKind::NotFound.into());
-                return Err(CommandError::io(last, missing));
-            }
             return Err(CommandError::usage(format!(
                 "no file is named {last}; put the files before the expression"
             )));
         }
         Ok((paths(files), Some(last.clone())))
     }
+}
+
+/// Whether a text has the form of a path, and of nothing that is written in an expression.
+fn is_like_a_path(text: &str) -> bool {
+    let is_of_name = |letter: char| letter.is_alphanumeric() || "/._-+@".contains(letter);
+    text.contains(['/', '.']) && text.chars().all(is_of_name)
 }
 
 /// A file to read; `-` is the standard input.
@@ -348,6 +354,10 @@ impl From<ReadError> for CommandError {
             | ReadError::NotAFile { .. } => CommandError::usage(error.to_string()),
             ReadError::NoColumns { .. } | ReadError::NoIndex { .. } => {
                 CommandError::usage(error.to_string())
+            }
+            // Bytes that were read, and are not what was written.
+            ReadError::Fetch { place, source } if source.kind() == ErrorKind::InvalidData => {
+                CommandError::damage(place, source)
             }
             ReadError::Fetch { place, source } => CommandError::io(place, source),
             ReadError::Output(source) => CommandError::Output(source),
