@@ -324,13 +324,24 @@ fn invalid_positions() {
     assert_eq!(api.done("GET", "/buffer", None)["packets"], before);
 }
 
+/// What groups do not have is refused, and not left out.
 #[test]
-fn an_order_by_a_column_that_groups_do_not_have() {
+fn options_of_rows_with_groups() {
     let setting = Setting::new();
-    let body = json!({ "group_by": "name", "order_by": "nosuch" });
-    let problem = setting.server.api().refused("POST", "/query", Some(&body));
-    assert_eq!(problem.status, 400, "{}", problem.document);
-    assert_eq!(problem.document["code"], "query_malformed");
+    for (name, value) in [
+        ("order_by", json!("nosuch")),
+        ("fields", json!(["ts"])),
+        ("matched_max", json!(9)),
+        ("format", json!("perfetto")),
+        ("count", json!(true)),
+        ("list_fields", json!(true)),
+    ] {
+        let mut body = json!({ "group_by": "name" });
+        body[name] = value;
+        let problem = setting.server.api().refused("POST", "/query", Some(&body));
+        assert_eq!(problem.status, 400, "{name}: {}", problem.document);
+        assert_eq!(problem.document["code"], "query_malformed", "{name}");
+    }
 }
 
 #[test]
