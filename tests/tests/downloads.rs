@@ -102,7 +102,8 @@ impl Download {
         let server = Server::start(&folder.path().join("server"), &Settings::default());
         let storage = server.api().create_storage("small");
         let trace = folder.path().join("a.pfw");
-        let line = r#"{"id":1,"name":"read","cat":"POSIX","pid":1,"tid":1,"ts":5,"dur":2,"ph":"X"}"#;
+        let line =
+            r#"{"id":1,"name":"read","cat":"POSIX","pid":1,"tid":1,"ts":5,"dur":2,"ph":"X"}"#;
         fs::write(&trace, format!("[\n{line}\n")).unwrap();
         let (trace, at) = (trace.to_str().unwrap(), server.url());
         let push = ["push", "--server", &at, "--storage", &storage, trace];

@@ -189,9 +189,8 @@ fn verify_derived(
 ) -> Result<(), ClientError> {
     let names = names_in(folder)?;
     for name in fetched.iter().filter_map(|name| name.parse().ok()) {
-        let is_derived = |name: &FileName| {
-            matches!(name.role(), FileRole::ChunkIndex | FileRole::Provenance)
-        };
+        let is_derived =
+            |name: &FileName| matches!(name.role(), FileRole::ChunkIndex | FileRole::Provenance);
         if is_derived(&name) && !names.contains(&name) {
             let what = "it is missing".to_owned();
             report.damage.push(damage(&name.to_string(), None, what));
