@@ -4,7 +4,7 @@ use query_language::{FieldPath, FieldTable, Value};
 use trace_kinds::Event;
 
 use crate::columns::bind;
-use crate::json::{write_display, write_json_string, write_json_value};
+use crate::json::{write_display, write_integer, write_json_string, write_json_value};
 use crate::lines::Lines;
 use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 
@@ -38,21 +38,21 @@ impl TableColumns {
         }
     }
 
-    /// The fields of an event without a column of their own as one JSON object; empty without any.
-    pub(super) fn rest_of(&self, event: &dyn Event) -> Vec<u8> {
-        let mut rest = Vec::new();
+    /// Appends the fields of an event without a column of their own as one JSON object, or nothing
+    /// if there are none.
+    pub(super) fn write_rest(&self, event: &dyn Event, out: &mut Vec<u8>) {
+        let before = out.len();
         event.each_field(&mut |path, value| {
             if !self.paths.iter().any(|own| own == path) {
-                rest.push(if rest.is_empty() { b'{' } else { b',' });
-                write_json_string(path, &mut rest);
-                rest.push(b':');
-                write_json_value(value, &mut rest);
+                out.push(if out.len() == before { b'{' } else { b',' });
+                write_json_string(path, out);
+                out.push(b':');
+                write_json_value(value, out);
             }
         });
-        if !rest.is_empty() {
-            rest.push(b'}');
+        if out.len() > before {
+            out.push(b'}');
         }
-        rest
     }
 }
 
@@ -78,7 +78,9 @@ impl RowFormat for Csv {
         }
         if self.table.has_rest {
             out.push(b',');
-            write_cell(&self.table.rest_of(event), out);
+            let mut rest = Vec::new();
+            self.table.write_rest(event, &mut rest);
+            write_cell(&rest, out);
         }
         out.push(b'\n');
     }
@@ -109,8 +111,8 @@ impl Csv {
 pub(super) fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Str(text) => write_cell(text, out),
-        Value::Int(value) => write_display(value, out),
-        Value::Uint(value) => write_display(value, out),
+        Value::Int(value) => write_integer(value, out),
+        Value::Uint(value) => write_integer(value, out),
         Value::Float(value) => write_display(value, out),
         Value::Bool(value) => write_display(value, out),
     }

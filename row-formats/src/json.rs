@@ -12,15 +12,20 @@ pub fn write_json_value(value: Value<'_>, out: &mut Vec<u8>) {
             Ok(text) => write_json_string(text, out),
             Err(_) => write_json_string(&String::from_utf8_lossy(text), out),
         },
-        Value::Int(value) => write_display(value, out),
-        Value::Uint(value) => write_display(value, out),
+        Value::Int(value) => write_integer(value, out),
+        Value::Uint(value) => write_integer(value, out),
         Value::Float(value) if value.is_finite() => {
             // Debug formatting always has a fraction, so a float remains one.
             out.extend_from_slice(format!("{value:?}").as_bytes());
         }
         Value::Float(_) => out.extend_from_slice(b"null"),
-        Value::Bool(value) => write_display(value, out),
+        Value::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
     }
+}
+
+/// Appends an integer; most values of most events are some.
+pub(super) fn write_integer(value: impl itoa::Integer, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 pub(super) fn write_display(value: impl std::fmt::Display, out: &mut Vec<u8>) {

@@ -197,6 +197,79 @@ fn tables_preserve_values() {
     }
 }
 
+/// Enough rows for many blocks, row groups and a thread of the table: all of them, in order, and
+/// what does not fit is counted once.
+#[test]
+fn long_tables_have_all_rows_in_order() {
+    const NAMES: [&[u8]; 3] = [&[b'a'; 90], &[b'b'; 100], b"read"];
+    let rows: i64 = 40_000;
+    let events: Vec<Fields> = (0..rows)
+        .map(|at| {
+            let name = NAMES[usize::try_from(at % 3).unwrap()];
+            let ret = match at % 1000 {
+                999 => Value::Float(0.5),
+                _ => Value::Int(at),
+            };
+            vec![
+                ("ts", Value::Int(at)),
+                ("name", Value::Str(name)),
+                ("args.ret", ret),
+                ("args.more", Value::Int(-at)),
+            ]
+        })
+        .collect();
+    for format in [Format::Arrow, Format::Parquet] {
+        let columns = Columns::First(vec!["ts".to_owned(), "ret".to_owned()]);
+        let (bytes, notes) = write(format, &columns, 256 << 10, &events);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("40 values of ret"), "{notes:?}");
+        let mut at = 0;
+        for batch in batches(format, bytes) {
+            let times = batch.column(0).as_primitive::<TimestampNanosecondType>();
+            let rest = batch.column(2).as_string::<i32>();
+            for (time, rest) in times.iter().zip(rest) {
+                assert_eq!(time, Some(at));
+                let rest = rest.unwrap();
+                assert!(rest.contains(&format!("\"args.more\":{}", -at)), "{rest}");
+                at += 1;
+            }
+        }
+        assert_eq!(at, rows, "{format:?}");
+    }
+}
+
+/// The first error of a writer ends a table, however much of it waits.
+#[test]
+fn long_tables_end_with_the_first_error() {
+    let mut table = FieldTable::new();
+    let mut rows = Format::Arrow.rows();
+    rows.prepare(&named(&["ts"]), &mut table);
+    let mut sink = rows.sink(SinkOptions {
+        row_group_bytes: 64 << 10,
+        is_by_time: true,
+    });
+    let event = [("ts", Value::Int(5))].to_vec();
+    let mut row = Vec::new();
+    let event = TestEvent {
+        table: &table,
+        fields: &event,
+    };
+    rows.row(&event, &mut row);
+    let mut full = |_: &[u8]| -> io::Result<()> { Err(io::ErrorKind::StorageFull.into()) };
+    let mut refused = (0..1_000_000).map(|_| sink.row(&row, &mut full));
+    let error = refused.find_map(Result::err).expect("it is not written");
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    // A row that no decoder wrote.
+    let mut fine = |_: &[u8]| -> io::Result<()> { Ok(()) };
+    let mut sink = rows.sink(SinkOptions {
+        row_group_bytes: 64 << 10,
+        is_by_time: true,
+    });
+    let mut refused = (0..1_000_000).map(|_| sink.row(&[0x77], &mut fine));
+    let error = refused.find_map(Result::err).expect("it is not encoded");
+    assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+}
+
 #[test]
 fn values_do_not_decide_types() {
     let contents: [Vec<Fields>; 3] = [

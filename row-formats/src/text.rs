@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use query_language::{FieldTable, Value};
 use trace_kinds::Event;
 
-use crate::json::write_display;
+use crate::json::{write_display, write_integer};
 use crate::lines::Lines;
 use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 
@@ -78,8 +78,8 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
                 }
             }
         }
-        Value::Int(value) => write_display(value, out),
-        Value::Uint(value) => write_display(value, out),
+        Value::Int(value) => write_integer(value, out),
+        Value::Uint(value) => write_integer(value, out),
         // Its sign means nothing to people.
         Value::Float(0.0) => out.extend_from_slice(b"0.0"),
         Value::Float(value) => write_display(format_args!("{value:?}"), out),

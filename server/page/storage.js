@@ -39,6 +39,9 @@ export async function showStorage(view, [id, parameters]) {
 
 const nameOf = storage => storage.name || storage.id;
 
+/** The storage as a word of a command: a name may have blanks, and what a shell would run. */
+const wordOf = storage => /^[\w.][\w.-]*$/.test(storage.name) ? storage.name : storage.id;
+
 async function statusOf(view, id) {
   try {
     return await view.get(path`/storages/${id}/status`);
@@ -54,13 +57,13 @@ function headOf(storage, status) {
   return [
     make("h1", {}, nameOf(storage), badge(storage.state)),
     storage.description ? make("p", {}, storage.description) : null,
-    storage.failure ? warning("bad", `Failed: ${storage.failure}. `, make("code", {}, `tracehold storage verify --repair ${nameOf(storage)}`), " says what a repair would keep.") : null,
+    storage.failure ? warning("bad", `Failed: ${storage.failure}. `, make("code", {}, `tracehold storage verify --repair ${wordOf(storage)}`), " says what a repair would keep.") : null,
     status.refusal ? warning("warn", `Its write status is not known: ${status.refusal}`) : null,
     status.damaged_places ? warning("bad", `${count(status.damaged_places)} places are damaged; answers say what they leave out.`) : null,
     status.missing_packets ? warning("warn", `${count(status.missing_packets)} packets are missing since a repair.`) : null,
     status.missing_unknown ? warning("bad", `It is not known which packets are missing since a repair: ${status.missing_unknown}`) : null,
     status.sealed === "broken" ? warning("bad", "The seal is broken: it cannot be read, or it does not list the files that the storage has, as after an index was rebuilt. ",
-      make("code", {}, `tracehold storage verify ${nameOf(storage)}`), " names the files that it does not prove; restore the storage from a backup or an export to have a whole seal again.") : null,
+      make("code", {}, `tracehold storage verify ${wordOf(storage)}`), " names the files that it does not prove; restore the storage from a backup or an export to have a whole seal again.") : null,
     facts([
       ["Events", count(storage.events) + (storage.uncounted_packets ? `, and those of ${count(storage.uncounted_packets)} packets that could not be counted` : "")],
       ["As sent", bytes(storage.bytes)],
@@ -118,7 +121,7 @@ class Events {
       this.place.replaceChildren(this.explorer.node);
     } else {
       this.place.replaceChildren(empty("No events with a time yet. Push a trace: ",
-        make("code", {}, `tracehold push --storage ${nameOf(storage)} PATH`)));
+        make("code", {}, `tracehold push --storage ${wordOf(storage)} PATH`)));
     }
   }
 

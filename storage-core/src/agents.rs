@@ -66,6 +66,18 @@ impl Agent {
         self.streams.get(at)
     }
 
+    /// Its file, as far as it is known.
+    fn without_metadata(&self) -> AgentFile {
+        AgentFile {
+            id: self.spec.id.clone(),
+            name: self.spec.name.clone(),
+            host: self.spec.host.clone(),
+            attributes: self.spec.attributes.clone(),
+            streams: self.streams.clone(),
+            metadata: None,
+        }
+    }
+
     fn of(file: &AgentFile) -> Self {
         Self {
             spec: AgentSpec {
@@ -207,23 +219,51 @@ impl Agents {
         self.read(id).await
     }
 
+    /// The file of an agent that is known, to be written again: without its trace metadata if it
+    /// is lost.
+    async fn file_to_change(&self, id: &AgentId) -> Result<AgentFile, StorageError> {
+        let known = self.get(id)?;
+        match self.read(id).await {
+            Err(error) if is_lost(&error) => {
+                tracing::warn!(
+                    agent = %id, %error,
+                    "the file of an agent is lost and is written again; if the agent had trace \
+                     metadata, it has to send it again"
+                );
+                Ok(known.without_metadata())
+            }
+            read => read,
+        }
+    }
+
     async fn read(&self, id: &AgentId) -> Result<AgentFile, StorageError> {
         let (path, id) = (self.path(id), id.clone());
         blocking(move || read_agent(&path, &id)).await
     }
 
-    /// The agent file, for a storage that is finalized; `None` if the agent was deleted.
+    /// The agent file, for a storage that is finalized; `None` if the agent was deleted. One that
+    /// is lost and had nothing that is not known is written again.
     ///
     /// # Errors
-    /// When the file cannot be read. The agent is unknown as long as it is damaged: its trace
-    /// metadata comes back when it registers again, and would be lost to a finalized storage.
+    /// When the file cannot be read. The trace metadata of a lost one comes back when the agent
+    /// registers again, and would be lost to a finalized storage.
     pub(crate) async fn file_or_deleted(
         &self,
         id: &AgentId,
     ) -> Result<Option<AgentFile>, StorageError> {
-        let is_known = self.get(id).is_ok();
+        let known = self.get(id).ok();
+        let is_known = known.is_some();
         match self.read(id).await {
             Ok(file) => Ok(Some(file)),
+            Err(error)
+                if is_lost(&error)
+                    && known.is_some_and(|known| known.metadata_checksum.is_none()) =>
+            {
+                let changing = self.change().await;
+                let file = self.file_to_change(id).await?;
+                self.put(&file, &changing).await?;
+                Ok(Some(file))
+            }
             Err(error) if !is_known && is_gone(&error) => Ok(None),
             Err(StorageError::Damaged { .. }) if !is_known => {
                 Err(StorageError::AgentNotFound(id.clone()))
@@ -242,6 +282,10 @@ impl Agents {
         let known = self.get(&spec.id).ok();
         if let Some(known) = &known
             && known.spec == spec
+            && !self
+                .read(&spec.id)
+                .await
+                .is_err_and(|error| is_lost(&error))
         {
             return Ok(Arc::clone(known));
         }
@@ -252,7 +296,7 @@ impl Agents {
             });
         }
         let mut file = match known {
-            Some(_) => self.file(&spec.id).await?,
+            Some(_) => self.file_to_change(&spec.id).await?,
             None => match self.read(&spec.id).await {
                 // It could not be read at the start.
                 Ok(file) => file,
@@ -286,7 +330,7 @@ impl Agents {
             });
         }
         let changing = self.change().await;
-        let mut file = self.file(id).await?;
+        let mut file = self.file_to_change(id).await?;
         if file.metadata.as_deref() == Some(&metadata[..]) {
             return Ok(());
         }
@@ -407,6 +451,11 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, StorageError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|_| StorageError::Stopping)?
+}
+
+/// Whether the file is gone or damaged: it does not come back by itself.
+fn is_lost(error: &StorageError) -> bool {
+    is_gone(error) || matches!(error, StorageError::Damaged { .. })
 }
 
 fn is_gone(error: &StorageError) -> bool {

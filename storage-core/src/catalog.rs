@@ -157,15 +157,25 @@ impl Catalog {
         crate::fault_point!("catalog.removed");
     }
 
-    /// Removes every storage for which `is_there` is false.
-    pub(crate) fn keep_only(&self, is_there: impl Fn(StorageId) -> bool) {
-        let ids = self.database.iter().keys().flatten();
-        let ids = ids.filter_map(|key| <[u8; 16]>::try_from(&key[..]).ok());
-        let gone: Vec<_> = ids
-            .map(StorageId::from_bytes)
-            .filter(|&id| !is_there(id))
-            .collect();
-        gone.into_iter().for_each(|id| self.forget(id));
+    /// Removes every storage for which `is_there` is false, and returns their ids and names. Of a
+    /// deletion that was interrupted, an entry may be left.
+    pub(crate) fn keep_only(
+        &self,
+        is_there: impl Fn(StorageId) -> bool,
+    ) -> Vec<(StorageId, String)> {
+        let entries = self.database.iter().flatten();
+        let gone = entries.filter_map(|(key, value)| {
+            let id = StorageId::from_bytes(<[u8; 16]>::try_from(&key[..]).ok()?);
+            if is_there(id) {
+                return None;
+            }
+            let file = value.get(STAMP_BYTES..).map(StorageFile::decode);
+            let name = file.and_then(Result::ok).map(|file| file.name);
+            Some((id, name.unwrap_or_default()))
+        });
+        let gone: Vec<_> = gone.collect();
+        gone.iter().for_each(|(id, _)| self.forget(*id));
+        gone
     }
 
     /// Writes everything to disk.

@@ -285,3 +285,86 @@ fn the_index_of_damaged_data_is_made_once_and_again_when_the_data_is_intact() {
         counted["count"] == PACKETS && counted["skipped"].is_null()
     });
 }
+
+const METADATA: &[u8] =
+    b"/* CTF 1.8 */\ntrace { major = 1; minor = 8; byte_order = le; };\nstream {};\n";
+
+/// An agent file that is lost while the server runs is written again from what is known. Trace
+/// metadata is not, so a storage waits for it before it is finalized without.
+#[test]
+fn a_lost_agent_file_is_written_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let lose: [fn(&Path); 2] = [
+        |path| fs::remove_file(path).unwrap(),
+        |path| fs::write(path, b"no agent file").unwrap(),
+    ];
+    for (number, lose) in lose.into_iter().enumerate() {
+        for has_metadata in [false, true] {
+            let storage = api.create_storage(&format!("{number}-{has_metadata}"));
+            let host = format!("host-{number}-{has_metadata}");
+            let path = server.data().join(format!("agents/{host}.agent"));
+            let agent = Agent::declare(&mut api, &storage, &host, "raw", "none");
+            agent.push(&mut api, 0, b"packet");
+            let send_metadata = |api: &mut Api| {
+                let url = format!("/api/v1/agents/{host}/metadata");
+                let request = Request::new("PUT", &url)
+                    .header("content-type", "application/octet-stream")
+                    .body(METADATA);
+                assert_eq!(api.send(&request).unwrap().status, 204);
+            };
+            if has_metadata {
+                send_metadata(&mut api);
+            }
+            lose(&path);
+            if has_metadata {
+                let finalize = format!("/storages/{storage}/finalize");
+                assert_eq!(api.refused("POST", &finalize, None).status, 409);
+                Agent::register(&mut api, &host);
+                send_metadata(&mut api);
+            }
+            api.finalize(&storage);
+            assert_eq!(api.packet(&storage, 0), b"packet");
+            let written = fs::read(&path).unwrap();
+            let is_there = |text: &[u8]| written.windows(text.len()).any(|at| at == text);
+            assert!(is_there(host.as_bytes()) && is_there(METADATA) == has_metadata);
+        }
+    }
+}
+
+/// A storage whose folder is gone is named in the log of the start; others are served.
+#[test]
+fn a_storage_that_is_gone_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let [kept, gone, emptied, deleted] = ["kept", "gone", "emptied", "deleted"].map(|name| {
+        let storage = api.create_storage(name);
+        Agent::declare(&mut api, &storage, "host", "raw", "none").push(&mut api, 0, b"packet");
+        api.finalize(&storage);
+        storage
+    });
+    api.done("DELETE", &format!("/storages/{deleted}"), None);
+    drop(api);
+    server.terminate();
+    server.wait(Duration::from_secs(60));
+    let data = server.data().to_owned();
+    let place = |storage: &str| data.join("storages").join(storage);
+    fs::remove_dir_all(place(&gone)).unwrap();
+    fs::remove_dir_all(place(&emptied)).unwrap();
+    fs::create_dir(place(&emptied)).unwrap();
+    server.restart();
+    assert_eq!(server.api().packet(&kept, 0), b"packet");
+    let log = server.log();
+    let told = |storage: &str| {
+        let lines = log.lines();
+        let mut told = lines.filter(|line| line.contains("has no files any more"));
+        told.any(|line| line.contains(storage))
+    };
+    assert_eq!(
+        [&kept, &gone, &emptied, &deleted].map(|id| told(id)),
+        [false, true, true, false],
+        "{log}"
+    );
+}

@@ -127,6 +127,11 @@ impl Place<'_> {
             .collect();
         let ran = self.run(&script, server);
         let printed = String::from_utf8(ran.stdout).unwrap();
+        // `…` would hide it.
+        assert!(
+            !printed.contains("error: unexpected argument"),
+            "{document}: {printed}"
+        );
         let outputs: Vec<&str> = printed.split(&format!("{MARK}\n")).collect();
         assert_eq!(outputs.len(), examples.len() + 1, "{document}: {printed}");
         for (example, output) in examples.iter().zip(outputs) {

@@ -324,7 +324,7 @@ fn invalid_positions() {
     assert_eq!(api.done("GET", "/buffer", None)["packets"], before);
 }
 
-/// What groups do not have is refused, and not left out.
+/// What groups do not have is refused, and not ignored.
 #[test]
 fn options_of_rows_with_groups() {
     let setting = Setting::new();

@@ -473,6 +473,39 @@ fn an_agent_goes_on_at_another_node_by_itself() {
     has_all(&two, &storage, 8);
 }
 
+/// `tracehold push` asks where the stream goes on before it pushes; that makes a node take over.
+#[test]
+fn a_push_by_command_goes_on_at_another_node() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    let (folder, mut one) = start(&node(&store, "one"));
+    let (_other, two) = start(&node(&store, "two"));
+    let (storage, agent) = written(&one, 0);
+    push(&one, &agent, 0..7);
+    one.kill();
+    let file = folder.path().join("more.raw");
+    std::fs::write(&file, b"more").unwrap();
+    let url = two.url();
+    let words = [
+        "push",
+        "--server",
+        &url,
+        "--storage",
+        &storage,
+        "--kind",
+        "raw",
+        "--agent",
+        "b",
+    ];
+    let words = words.iter().map(|word| (*word).to_owned());
+    let words: Vec<String> = words.chain([file.display().to_string()]).collect();
+    let pushed = harness::run_tracehold(&words);
+    let said = String::from_utf8_lossy(&pushed.stderr).into_owned();
+    assert!(pushed.status.success(), "{said}\n{}", two.log());
+    assert_eq!(payloads(&two, &storage).len(), 8);
+}
+
 pub(crate) fn signal(server: &Server, name: &str) {
     let sent = std::process::Command::new("kill")
         .args([format!("-{name}"), server.pid().to_string()])

@@ -97,7 +97,7 @@ impl Push {
         let watch = watch(context, &progress);
         let reports = context.block_on(async {
             let storage = match &self.storage {
-                Some(text) => Some(client.find_storage(text).await?.id),
+                Some(text) => Some(client.find_storage_to_fill(text).await?),
                 None => None,
             };
             // Its agents and streams are declared there, too.

@@ -245,7 +245,7 @@ impl Client {
             }
             Err(error) => Err(Failed {
                 // Without a connection, nothing of the request has reached the server.
-                reason: if tls::is_refused(&error) {
+                reason: if tls::is_refused(&error) || is_not_http(&error) {
                     None
                 } else if error.is_connect() {
                     Some(RetryReason::Unreachable)
@@ -381,10 +381,30 @@ fn transport(call: &Call, error: &reqwest::Error) -> ClientError {
         url: call.url.clone(),
         what: if error.is_connect() {
             format!("no connection to the server: {}", causes(error))
+        } else if is_not_http(error) && call.url.starts_with("http://") {
+            format!(
+                "the answer is not HTTP; the address of a server with TLS begins with https:// ({})",
+                causes(error)
+            )
         } else {
             causes(error)
         },
     }
+}
+
+/// Whether the other side speaks something else than HTTP, such as TLS: it will again.
+fn is_not_http(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if cause
+            .downcast_ref::<hyper::Error>()
+            .is_some_and(hyper::Error::is_parse)
+        {
+            return true;
+        }
+        next = cause.source();
+    }
+    false
 }
 
 /// The two innermost causes; the outer ones of the HTTP stack only repeat the address.

@@ -165,6 +165,20 @@ impl Client {
         self.json(Call::new(Method::GET, url)).await
     }
 
+    /// The id of the storage with the given id, or with a name that is unique, for a push. If the
+    /// storage cannot be looked at now, the push itself waits: it may have to be the reason why
+    /// another node takes the storage over.
+    pub async fn find_storage_to_fill(&self, text: &str) -> Result<Uuid, ClientError> {
+        let Ok(id) = text.parse::<Uuid>() else {
+            return Ok(self.find_storage(text).await?.id);
+        };
+        let url = self.server().api(&["storages", &id.to_string()]);
+        match self.send_once(&Call::new(Method::GET, url)).await {
+            Err(failed) if failed.reason.is_none() => Err(failed.error),
+            Ok(_) | Err(_) => Ok(id),
+        }
+    }
+
     /// The storage with the given id, or with a name that is unique.
     pub async fn find_storage(&self, text: &str) -> Result<Storage, ClientError> {
         if let Ok(id) = text.parse() {

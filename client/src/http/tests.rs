@@ -1,8 +1,10 @@
 use std::ops::Range;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
 use storage_format::batch::{RECORD_HEADER_BYTES, RecordHeader};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use uuid::Uuid;
 
 use super::*;
@@ -106,6 +108,25 @@ async fn an_unreachable_server_is_reported() {
     let client = Client::new(url, None, Retry::default()).unwrap();
     let error = client.storage(id()).await.unwrap_err().to_string();
     assert!(error.contains("no connection to the server"), "{error}");
+}
+
+/// As a server with TLS does to a request in the clear. The client does not wait and try again.
+#[tokio::test]
+async fn an_answer_that_is_not_http_is_reported_at_once() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let alert = [0x15, 3, 3, 0, 2, 2, 70];
+            let read = stream.read(&mut [0; 1024]).await;
+            assert!(read.is_ok_and(|read| read > 0));
+            stream.write_all(&alert).await.unwrap();
+        }
+    });
+    let client = Client::new(url.parse().unwrap(), None, Retry::default()).unwrap();
+    let asked = tokio::time::timeout(Duration::from_secs(10), client.storage(id()));
+    let error = asked.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("begins with https://"), "{error}");
 }
 
 #[tokio::test]

@@ -86,7 +86,16 @@ impl Client {
         let url = self.server().api(&["storages", &id.to_string()]);
         let path = url.strip_prefix(&self.server().to_string());
         let path = path.unwrap_or_default().to_owned();
-        let response = self.send(Call::new(Method::GET, url)).await?;
+        let call = Call::new(Method::GET, url);
+        let mut budget = self.retry_budget();
+        let response = loop {
+            match self.send_once(&call).await {
+                Ok(response) => break response,
+                // A push to this node makes it take the storage over, and reading does not.
+                Err(failed) if failed.error.is_refused_as("writer_gone") => return Ok(self),
+                Err(failed) => budget.wait(failed).await?,
+            }
+        };
         match response.url().as_str().strip_suffix(&path) {
             Some(base) => Ok(self.with_server(base.parse()?)),
             None => Ok(self),

@@ -443,6 +443,8 @@ pub(crate) fn belongs(
 
 /// Bytes of packets at the start of a stream that are searched for its unit, as in files.
 const HEAD_BYTES: u64 = 256 << 10;
+/// Bytes of the text of one of them, if it is compressed: as many as a packet of text may have.
+const HEAD_TEXT_BYTES: u64 = 32 << 20;
 
 /// What is known of the unit of times of a stream.
 #[derive(Debug, Clone, Copy, Default)]
@@ -464,7 +466,7 @@ fn declared_unit(stored: &StoredLeaf) -> Result<StreamUnit, ReadError> {
         let flow = frames.read_run(run.clone(), &mut |header, _, packet| {
             first.get_or_insert(header.position.sequence);
             // A packet that cannot be decoded declares nothing; the query reports it.
-            let _decoded = decoder.decode(packet, &mut |_| ControlFlow::Continue(()));
+            decoder.learn_from_head(packet, HEAD_TEXT_BYTES);
             read_bytes += packet.len() as u64;
             let found = decoder.declared().unit.is_some();
             Ok(if found || read_bytes >= HEAD_BYTES {

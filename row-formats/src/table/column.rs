@@ -15,6 +15,13 @@ use trace_kinds::FieldType;
 
 use super::plain::PlainType;
 
+/// A column.
+#[derive(Debug, Clone)]
+pub(crate) struct Heading {
+    pub(crate) label: String,
+    pub(crate) kind: ColumnType,
+}
+
 /// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColumnType {
@@ -175,7 +182,11 @@ fn float(value: Value<'_>) -> Option<f64> {
 
 fn text_of(value: Value<'_>) -> Cow<'_, str> {
     match value {
-        Value::Str(text) => String::from_utf8_lossy(text),
+        // Much faster than the lossy conversion, and nearly always enough.
+        Value::Str(text) => match std::str::from_utf8(text) {
+            Ok(text) => text.into(),
+            Err(_) => String::from_utf8_lossy(text),
+        },
         Value::Int(value) => value.to_string().into(),
         Value::Uint(value) => value.to_string().into(),
         Value::Float(value) => value.to_string().into(),

@@ -6,6 +6,8 @@
 //! the fields that have no column.
 
 mod column;
+mod encoder;
+mod open_table;
 mod plain;
 mod sink;
 mod writer;
@@ -17,9 +19,9 @@ use crate::cells::write_cell;
 use crate::csv::TableColumns;
 use crate::{Columns, RowFormat, RowSink, SinkOptions};
 
-pub(super) use column::ColumnType;
+pub(super) use column::{ColumnType, Heading};
 pub use plain::{ColumnFacts, Limit, PlainColumn, PlainType, TableFacts};
-pub(super) use sink::{Heading, TableSink};
+pub(super) use sink::TableSink;
 
 /// The file format of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +116,7 @@ impl RowFormat for Table {
             write_cell(event.field(column.id), out);
         }
         if self.table.has_rest {
-            out.extend_from_slice(&self.table.rest_of(event));
+            self.table.write_rest(event, out);
         }
     }
 

@@ -1,58 +1,30 @@
-//! Rows in order to batches of columns.
+//! The sink of rows for a table.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
-
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{Field, Schema};
-use query_language::Value;
 
 use super::Layout;
-use super::column::{ColumnBuilder, ColumnType};
+use super::column::{ColumnType, Heading};
+use super::encoder::{Encoder, RowBlock};
+use super::open_table::OpenTable;
 use super::plain::PlainColumn;
-use super::writer::TableWriter;
-use crate::cells::Cells;
 use crate::csv::REST;
-use crate::json::{write_json_string, write_json_value};
 use crate::{Known, Out, RowSink, SinkOptions};
 
-/// Most rows of a batch.
-const BATCH_ROWS: usize = 1 << 16;
-/// Bytes of rows after which a batch is written.
-const BATCH_BYTES: usize = 4 << 20;
+/// Bytes of a block of rows, which are encoded together. A table with fewer has no thread.
+const BLOCK_BYTES: usize = 256 << 10;
+/// With the row that fills it, if that is not very long.
+const BLOCK_CAPACITY: usize = BLOCK_BYTES + (16 << 10);
 
-/// A column.
-#[derive(Debug, Clone)]
-pub(crate) struct Heading {
-    pub(crate) label: String,
-    pub(crate) kind: ColumnType,
-}
-
-/// Collects rows into batches.
+/// Collects rows into blocks, and writes what becomes of them.
 pub(crate) struct TableSink {
     layout: Layout,
     headings: Vec<Heading>,
     /// Name of the column for values without a column.
     rest: String,
-    batch_bytes: usize,
     options: SinkOptions,
-    /// Rows and their bytes that are not in a batch yet.
-    rows: usize,
-    row_bytes: usize,
-    open: Option<OpenTable>,
-}
-
-/// A table to which rows are written.
-struct OpenTable {
-    schema: Arc<Schema>,
-    columns: Vec<ColumnBuilder>,
-    /// Names of the columns, for values in `rest`.
-    labels: Vec<String>,
-    rest: ColumnBuilder,
-    /// Values that did not fit, by column.
-    misfits: BTreeMap<String, u64>,
-    writer: TableWriter,
+    block: RowBlock,
+    /// From the second block on.
+    encoder: Option<Encoder>,
 }
 
 impl TableSink {
@@ -63,11 +35,9 @@ impl TableSink {
             layout,
             headings: Vec::with_capacity(headings.len()),
             rest: String::new(),
-            batch_bytes: BATCH_BYTES.min(options.row_group_bytes),
             options,
-            rows: 0,
-            row_bytes: 0,
-            open: None,
+            block: RowBlock::with_capacity(0),
+            encoder: None,
         };
         for heading in headings {
             let label = named.unused(heading.label);
@@ -100,86 +70,24 @@ impl TableSink {
         unused.unwrap_or(label)
     }
 
-    /// The table, which the first row or the end of the result begins.
-    fn open(&mut self) -> io::Result<&mut OpenTable> {
-        let table = match self.open.take() {
-            Some(open) => open,
-            None => self.begin_table()?,
+    fn table(&self) -> io::Result<OpenTable> {
+        OpenTable::new(self.layout, &self.headings, self.rest.clone(), self.options)
+    }
+
+    /// Passes the block on to the encoder, and writes what that has encoded.
+    fn pass_on(&mut self, out: &mut Out<'_>) -> io::Result<()> {
+        let encoder = match self.encoder.take() {
+            Some(encoder) if encoder.has_ended() => {
+                encoder.finish()?;
+                return Err(io::Error::other("the encoder of the table has ended"));
+            }
+            Some(encoder) => encoder,
+            None => Encoder::start(self.table()?)?,
         };
-        Ok(self.open.insert(table))
-    }
-
-    fn begin_table(&self) -> io::Result<OpenTable> {
-        let column = |label: &String, kind: ColumnType| Field::new(label, kind.data_type(), true);
-        let headings = self.headings.iter();
-        let fields = headings.map(|heading| column(&heading.label, heading.kind));
-        let fields = fields.chain([column(&self.rest, ColumnType::Json)]);
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
-        let headings = self.headings.iter();
-        Ok(OpenTable {
-            writer: TableWriter::new(self.layout, &schema, self.options)?,
-            columns: headings
-                .map(|heading| ColumnBuilder::new(heading.kind))
-                .collect(),
-            labels: self.headings.iter().map(|h| h.label.clone()).collect(),
-            rest: ColumnBuilder::new(ColumnType::Json),
-            misfits: BTreeMap::new(),
-            schema,
-        })
-    }
-
-    /// Writes the collected rows as a batch.
-    fn flush(&mut self, out: &mut Out<'_>) -> io::Result<()> {
-        let has_rows = self.rows > 0;
-        let open = self.open()?;
-        if has_rows {
-            let batch = open.batch()?;
-            open.writer.write(&batch)?;
-        }
-        out(&open.writer.take())?;
-        (self.rows, self.row_bytes) = (0, 0);
-        Ok(())
-    }
-}
-
-impl OpenTable {
-    fn append(&mut self, row: &[u8]) -> io::Result<()> {
-        let mut cells = Cells::new(row);
-        let mut misfits: Vec<(usize, Value<'_>)> = Vec::new();
-        for (number, column) in self.columns.iter_mut().enumerate() {
-            let value = cells.next()?;
-            if !column.append(value)
-                && let Some(value) = value
-            {
-                misfits.push((number, value));
-            }
-        }
-        let known = cells.rest();
-        if misfits.is_empty() {
-            let known = (!known.is_empty()).then_some(Value::Str(known));
-            self.rest.append(known);
-            return Ok(());
-        }
-        let mut rest = known.strip_suffix(b"}").unwrap_or(b"{").to_vec();
-        for (number, value) in misfits {
-            if rest.len() > 1 {
-                rest.push(b',');
-            }
-            let label = &self.labels[number];
-            write_json_string(label, &mut rest);
-            rest.push(b':');
-            write_json_value(value, &mut rest);
-            *self.misfits.entry(label.clone()).or_default() += 1;
-        }
-        rest.push(b'}');
-        self.rest.append(Some(Value::Str(&rest)));
-        Ok(())
-    }
-
-    fn batch(&mut self) -> io::Result<RecordBatch> {
-        let columns = self.columns.iter_mut().chain([&mut self.rest]);
-        let columns: Vec<ArrayRef> = columns.map(ColumnBuilder::finish).collect();
-        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(io::Error::other)
+        let next = RowBlock::with_capacity(BLOCK_CAPACITY);
+        let block = std::mem::replace(&mut self.block, next);
+        let mut encoded = self.encoder.insert(encoder).add(block);
+        encoded.try_for_each(|bytes| out(&bytes))
     }
 }
 
@@ -189,32 +97,25 @@ impl RowSink for TableSink {
     }
 
     fn row(&mut self, row: &[u8], out: &mut Out<'_>) -> io::Result<()> {
-        self.open()?.append(row)?;
-        self.rows += 1;
-        self.row_bytes += row.len();
-        if self.rows >= BATCH_ROWS || self.row_bytes >= self.batch_bytes {
-            self.flush(out)?;
+        self.block.push(row)?;
+        if self.block.bytes() >= BLOCK_BYTES {
+            self.pass_on(out)?;
         }
         Ok(())
     }
 
     fn end(&mut self, known: Known<'_>, out: &mut Out<'_>) -> io::Result<Vec<String>> {
-        if self.open.is_none() || self.rows > 0 {
-            self.flush(out)?;
-        }
-        let Some(open) = self.open.take() else {
-            return Ok(Vec::new());
+        let mut table = match self.encoder.take() {
+            Some(encoder) => {
+                let (table, encoded) = encoder.finish()?;
+                encoded.iter().try_for_each(|bytes| out(bytes))?;
+                table
+            }
+            None => self.table()?,
         };
-        let rest = &self.rest;
-        let note = |(label, count): (&String, &u64)| {
-            format!(
-                "{count} values of {label} are not of the type of their column and are in the \
-                 column {rest}"
-            )
-        };
-        let notes: Vec<String> = open.misfits.iter().map(note).collect();
-        let told = [known.notes, &notes].concat();
-        out(&open.writer.finish(&told, known.skipped)?)?;
+        self.block.add_to(&mut table)?;
+        let (bytes, notes) = table.finish(known)?;
+        out(&bytes)?;
         Ok(notes)
     }
 }

@@ -44,7 +44,10 @@ pub(crate) async fn locate(app: &Arc<AppState>, method: &Method, uri: &Uri) -> L
     let Some(id) = storage_in(uri.path()) else {
         return Located::Here;
     };
-    let is_push = *method == Method::POST && uri.path().ends_with("/packets");
+    let is_of_packets = uri.path().ends_with("/packets");
+    let is_push = *method == Method::POST && is_of_packets;
+    // Where a stream goes on: who asks that pushes next.
+    let precedes_push = *method == Method::HEAD && is_of_packets;
     if let Ok(info) = app.engine.storages().get(id) {
         return here(tier, &info, is_push).await;
     }
@@ -65,7 +68,7 @@ pub(crate) async fn locate(app: &Arc<AppState>, method: &Method, uri: &Uri) -> L
         Ok(Writer::Gone {
             node, is_chained, ..
         }) => {
-            if is_chained && is_push && tier.chains().is_some() {
+            if is_chained && (is_push || precedes_push) && tier.chains().is_some() {
                 takeover::begin(app, id);
                 return Located::Elsewhere(Box::new(being_taken_over()));
             }

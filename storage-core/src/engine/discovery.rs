@@ -65,7 +65,13 @@ pub(super) fn find_storages(folder: &Path, catalog: &Catalog) -> Result<Vec<OnDi
         found.extend(find_storage(id, path, catalog));
     }
     let ids: std::collections::HashSet<_> = found.iter().map(|on_disk| on_disk.file.id).collect();
-    catalog.keep_only(|id| ids.contains(&id));
+    for (storage, name) in catalog.keep_only(|id| ids.contains(&id)) {
+        tracing::warn!(
+            %storage, name,
+            "a storage that was here has no files any more: if nobody deleted it, its folder was \
+             lost or removed; bring it back from a backup and start again"
+        );
+    }
     Ok(found)
 }
 

@@ -96,4 +96,16 @@ await press(list, "Delete", "dialog");
 await until(list, () => location.hash === "#/" && document.body.textContent.includes("first") && ![...document.querySelectorAll("td a")].some(each => each.textContent === "renamed"));
 await list.close();
 
+// A name that a shell would run is not in a command, and a long one is not wider than the screen.
+const ask = (path, body) => fetch(`${given.server}/api/v1/storages${path}`, {
+  method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body),
+});
+const { id } = await (await ask("", { name: `a b $(touch x) ${"x".repeat(180)}` })).json();
+assert.ok((await ask(`/${id}/open`, {})).ok);
+const narrow = await open(`#/storage/${id}`, { width: 360 });
+await shows(narrow, "Push a trace");
+assert.equal(await narrow.$eval(".empty code", node => node.textContent), `tracehold push --storage ${id} PATH`);
+assert.ok(await narrow.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+await narrow.close();
+
 await end();

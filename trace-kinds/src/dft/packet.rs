@@ -78,6 +78,22 @@ impl PacketDecoder {
         is_whole.then_some(packet_text.decoded)
     }
 
+    /// Reads what a packet declares in the first `text_bytes_max` bytes of its text. A small gzip
+    /// member may have text of gigabytes.
+    pub fn learn_from_head(&mut self, packet: &[u8], text_bytes_max: u64) {
+        let each = &mut |_: &dyn Event| ControlFlow::Continue(());
+        if is_piece(packet) || !is_gzip(packet) {
+            // As long as its packet. What precedes damage is declared.
+            drop(self.decode(packet, each));
+            return;
+        }
+        let mut text = PacketText::new(&self.decoder, &mut self.declared, each);
+        text.text_bytes_left = text_bytes_max;
+        text.takes_beginning = true;
+        let _scanned = self.scanner.scan(packet, ScanOptions::default(), &mut text);
+        text.finish();
+    }
+
     /// Whether a packet declares something that no packet before it does. Only that is decoded
     /// which may be a declaration, so events are not counted.
     pub fn learns_from(&mut self, packet: &[u8]) -> bool {
@@ -151,6 +167,8 @@ struct PacketText<'d, 'e, 'f> {
     decoded: Decoded,
     /// Text that is decoded; the next text after it ends the decoding.
     text_bytes_left: u64,
+    /// Whether the beginning of a text is decoded that is longer.
+    takes_beginning: bool,
 }
 
 impl<'d, 'e, 'f> PacketText<'d, 'e, 'f> {
@@ -169,6 +187,7 @@ impl<'d, 'e, 'f> PacketText<'d, 'e, 'f> {
             lines: Lines::default(),
             decoded: Decoded::default(),
             text_bytes_left: u64::MAX,
+            takes_beginning: false,
         }
     }
 }
@@ -189,6 +208,13 @@ impl PacketText<'_, '_, '_> {
         }
     }
 
+    fn feed(&mut self, text: &[u8]) -> ControlFlow<()> {
+        let mut lines = std::mem::take(&mut self.lines);
+        let flow = lines.feed(text, |part| self.part(part));
+        self.lines = lines;
+        flow
+    }
+
     fn finish(&mut self) {
         if self.output.flow.is_continue() {
             let mut lines = std::mem::take(&mut self.lines);
@@ -203,13 +229,18 @@ impl TextSink for PacketText<'_, '_, '_> {
 
     fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
         match self.text_bytes_left.checked_sub(text.len() as u64) {
-            Some(left) => self.text_bytes_left = left,
-            None => return ControlFlow::Break(()),
+            Some(left) => {
+                self.text_bytes_left = left;
+                self.feed(text)
+            }
+            None => {
+                let fits = usize::try_from(self.text_bytes_left).unwrap_or(text.len());
+                if self.takes_beginning {
+                    let _flow = self.feed(&text[..fits]);
+                }
+                ControlFlow::Break(())
+            }
         }
-        let mut lines = std::mem::take(&mut self.lines);
-        let flow = lines.feed(text, |part| self.part(part));
-        self.lines = lines;
-        flow
     }
 
     fn gap(&mut self) {
@@ -243,6 +274,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::gzip::WHOLE_TEXT_BYTES_MAX;
 
     const TEXT: &[u8] = b"[\n\
         {\"name\":\"FH\",\"cat\":\"dftracer\",\"pid\":1,\"tid\":1,\"ph\":\"M\",\"args\":{\"name\":\"/a\",\"value\":7}}\n\
@@ -326,6 +358,33 @@ mod tests {
         }
         // The first unit of a stream counts.
         assert_eq!(decoder.declared().unit, Some(TimeUnit::Nanosecond));
+    }
+
+    #[test]
+    fn the_head_of_a_packet_ends_within_a_long_member() {
+        let unit =
+            "{\"name\":\"CM\",\"ph\":\"M\",\"args\":{\"name\":\"time_metric\",\"value\":\"NS\"}}\n";
+        let event = "{\"name\":\"read\",\"pid\":1,\"tid\":1,\"ts\":5,\"ph\":\"X\"}\n";
+        // More than is inflated in one call.
+        let events = event.repeat(1 + WHOLE_TEXT_BYTES_MAX / event.len());
+        for (text, bytes_max, expected) in [
+            (
+                [unit, &events].concat(),
+                1 << 20,
+                Some(TimeUnit::Nanosecond),
+            ),
+            ([&events, unit].concat(), 1 << 20, None),
+            (
+                [&events, unit].concat(),
+                u64::MAX,
+                Some(TimeUnit::Nanosecond),
+            ),
+        ] {
+            let mut decoder =
+                PacketDecoder::new(&FieldTable::new(), Names::default(), TimeUnit::default());
+            decoder.learn_from_head(&gzip(text.as_bytes()), bytes_max);
+            assert_eq!(decoder.declared().unit, expected);
+        }
     }
 
     #[test]
