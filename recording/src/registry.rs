@@ -105,7 +105,7 @@ impl Registry {
         let text = match documents.read(RECORDINGS_FILE).await {
             Ok(None) => return Ok(Vec::new()),
             Ok(Some(text)) => Ok(text),
-            Err(StorageError::Damaged { source, .. }) => Err(source.to_string()),
+            Err(error) if error.is_loss() => Err(error.to_string()),
             Err(error) => return Err(error.into()),
         };
         let invalid = |problem: String| ConfigError::new(RECORDINGS_FILE, problem);

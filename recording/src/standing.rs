@@ -177,7 +177,7 @@ async fn read_storages(engine: &Engine) -> Result<Vec<StorageId>, StorageError> 
     let text = match documents.read(STANDING_FILE).await {
         Ok(None) => return Ok(Vec::new()),
         Ok(Some(text)) => Some(text),
-        Err(StorageError::Damaged { .. }) => None,
+        Err(error) if error.is_loss() => None,
         Err(error) => return Err(error),
     };
     match text.map(|text| serde_json::from_slice::<StandingFile>(&text)) {

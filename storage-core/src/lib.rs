@@ -43,6 +43,7 @@
 mod agents;
 mod archive;
 mod arranging;
+mod aside;
 mod budget;
 mod catalog;
 mod checked;
@@ -140,5 +141,5 @@ pub use storage::StorageStatus;
 pub use stream_counts::StreamActivity;
 pub use tier::{BlockSource, CachedBytes, Fetching, RangeScan, Scanned};
 pub use tree::{LeafBases, Selection};
-pub use unfetched::is_unfetched;
+pub use unfetched::{is_lost_object, is_unfetched};
 pub use verify::VerifyReport;

@@ -23,8 +23,12 @@ impl StorageError {
         match self {
             Self::Damaged { .. } | Self::DamagedPacket { .. } => Nature::Lost,
             Self::Io { source, .. } => {
+                // Also a folder where the file was, which is not the file.
                 let is_refused = Errno::from_io_error(source) == Some(Errno::IO);
-                if is_refused || source.kind() == io::ErrorKind::NotFound {
+                let kind = source.kind();
+                if is_refused
+                    || matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::IsADirectory)
+                {
                     Nature::Lost
                 } else {
                     Nature::Other
@@ -36,7 +40,8 @@ impl StorageError {
     }
 
     /// Whether the bytes of a file are lost, and not only cannot be read now.
-    pub(crate) fn is_loss(&self) -> bool {
+    #[must_use]
+    pub fn is_loss(&self) -> bool {
         self.nature() == Nature::Lost
     }
 }
@@ -50,6 +55,7 @@ mod tests {
         let natures = [
             (Errno::IO, Nature::Lost),
             (Errno::NOENT, Nature::Lost),
+            (Errno::ISDIR, Nature::Lost),
             (Errno::MFILE, Nature::Transient),
             (Errno::NFILE, Nature::Transient),
             (Errno::NOMEM, Nature::Transient),

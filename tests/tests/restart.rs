@@ -215,3 +215,59 @@ fn a_damaged_list_of_recordings_does_not_stop_the_server() {
         .collect();
     assert_eq!(names.len(), 2, "{names:?}");
 }
+
+/// Every small file of the data folder that the server can do without: damaged bytes, or a folder
+/// in its place, are set aside, and the next change writes it again.
+#[test]
+fn no_damaged_document_stops_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let id = server.api().create_storage("open");
+    let names = [
+        "labels.types",
+        "quotas",
+        "recordings.json",
+        "standing_storages.json",
+        "agent-usage",
+        "scrub",
+    ];
+    let with_folders = [false, true];
+    for is_folder in with_folders {
+        server.kill();
+        for name in names {
+            let path = server.data().join(name);
+            let _ = fs::remove_file(&path);
+            if is_folder {
+                fs::create_dir(&path).unwrap();
+            } else {
+                fs::write(&path, b"\0\0\0\0 not this\n").unwrap();
+            }
+        }
+        server.restart();
+        assert_eq!(server.api().state(&id), "OPEN");
+        let declared = server.api().done(
+            "PUT",
+            "/label-types/team",
+            Some(&serde_json::json!({"value_type": "string"})),
+        );
+        assert_eq!(declared["name"], "team");
+    }
+    for name in [
+        "labels.types",
+        "quotas",
+        "recordings.json",
+        "standing_storages.json",
+    ] {
+        let aside = fs::read_dir(server.data()).unwrap().filter(|entry| {
+            let file_name = entry.as_ref().unwrap().file_name();
+            let file_name = file_name.to_string_lossy();
+            file_name.starts_with(&format!("{name}.damaged-"))
+        });
+        assert_eq!(aside.count(), with_folders.len(), "{name}");
+        assert!(
+            server.log().contains(&format!("{name}.damaged-")),
+            "{}",
+            server.log()
+        );
+    }
+}

@@ -19,7 +19,7 @@ use storage_format::{
 use super::{blocking::Blocking, folder_lock::lock_folder};
 use crate::{
     StorageError,
-    clock::now_ns,
+    aside::set_aside,
     io::{StagedFile, remove_file, rename, sync_folder},
     io_thread::IoThread,
     read::read_small,
@@ -136,15 +136,10 @@ impl Documents {
     /// # Errors
     /// When the file cannot be renamed.
     pub async fn set_aside(&self, name: &'static str) -> Result<PathBuf, StorageError> {
-        let from = self.folder.join(name);
-        let to = self.folder.join(format!("{name}.damaged-{}", now_ns()));
-        let aside = to.clone();
+        let path = self.folder.join(name);
         self.blocking
-            .run(Cause::Manage, move || {
-                rename(&from, &to).map_err(StorageError::io("rename", from))
-            })
-            .await?;
-        Ok(aside)
+            .run(Cause::Manage, move || set_aside(&path))
+            .await
     }
 
     /// Replaces a document, durably.

@@ -69,7 +69,7 @@ impl Quotas {
         let document = match self.documents.read(QUOTAS_FILE).await {
             Ok(None) => return Ok(()),
             Ok(Some(document)) => decode(&document),
-            Err(StorageError::Damaged { .. }) => None,
+            Err(error) if error.is_loss() => None,
             Err(error) => return Err(error),
         };
         match document {

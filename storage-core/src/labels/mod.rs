@@ -21,7 +21,7 @@ use storage_format::{
 
 pub use value::{Comparison, LabelFilter, LabelValue};
 
-use crate::{StorageError, io_thread::IoThread, read::read_small};
+use crate::{StorageError, aside::set_aside, io_thread::IoThread, read::read_small};
 
 /// When a storage was created; derived by the server.
 pub(crate) const CREATION_DATE: &str = "creation_date";
@@ -84,6 +84,31 @@ pub(crate) fn joined<T: AsRef<str>>(values: impl IntoIterator<Item = T>) -> Stri
     text
 }
 
+/// The types that a data folder declares. A file that is damaged is moved out of the way: the
+/// labels themselves are in the storage files and become plain text.
+fn read_types(path: &Path) -> Result<LabelFile, StorageError> {
+    let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
+    let decoded = match read_small(path, max) {
+        Ok(bytes) => LabelFile::decode(&bytes).map_err(StorageError::damaged(path)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Ok(LabelFile::default());
+        }
+        Err(error) => Err(StorageError::io("read", path)(error)),
+    };
+    match decoded {
+        Err(error) if error.is_loss() => {
+            let aside = set_aside(path)?;
+            tracing::error!(
+                %error, aside = %aside.display(),
+                "the declared label types cannot be read: labels are plain text until their types \
+                 are declared again, or a copy of the file is put back before a start"
+            );
+            Ok(LabelFile::default())
+        }
+        decoded => decoded,
+    }
+}
+
 /// The declared and the predefined types.
 #[derive(Debug)]
 pub(crate) struct LabelTypes {
@@ -97,20 +122,7 @@ pub(crate) struct LabelTypes {
 impl LabelTypes {
     /// Reads the label file of the data folder, if there is one.
     pub(crate) fn load(folder: &Path, io_thread: IoThread) -> Result<Self, StorageError> {
-        let path = folder.join(LABEL_FILE);
-        let max = u64::from(storage_format::limits::ENVELOPE_BODY_BYTES_MAX);
-        let file = match read_small(&path, max) {
-            Ok(bytes) => LabelFile::decode(&bytes).unwrap_or_else(|error| {
-                // The labels themselves are in the storage files and become plain text.
-                tracing::error!(
-                    %error, path = %path.display(),
-                    "the label file is damaged; declare the label types again"
-                );
-                LabelFile::default()
-            }),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => LabelFile::default(),
-            Err(error) => return Err(StorageError::io("read", path)(error)),
-        };
+        let file = read_types(&folder.join(LABEL_FILE))?;
         let predefined = PREDEFINED.map(|(name, value_type, several)| LabelType {
             name: name.to_owned(),
             value_type,

@@ -39,7 +39,7 @@ impl Known {
     /// When it cannot be read or written.
     pub(crate) async fn load(engine: &Engine, chains: bool) -> Result<Self, StorageError> {
         let content = match read(engine).await {
-            Err(error @ StorageError::Damaged { .. }) if chains => {
+            Err(error) if chains && error.is_loss() => {
                 let place = engine.documents().set_aside(DOCUMENT).await?;
                 tracing::error!(
                     %error, place = %place.display(),
