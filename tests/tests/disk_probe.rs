@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use harness::{Request, Server, Settings};
+use harness::{Agent, Request, Server, Settings};
 
 #[test]
 fn readiness_says_that_the_disk_fails_and_that_it_works_again() {
@@ -55,4 +55,23 @@ fn readiness_says_that_the_disk_fails_and_that_it_works_again() {
     wait_for(200);
     assert_eq!(api.metric("tracehold_storage_disk_failed"), 0.0);
     assert!(api.metric("tracehold_storage_disk_probe_seconds_count") >= 2.0);
+}
+
+/// Bytes of a file without a name are gone with the server: they are not acknowledged.
+#[test]
+fn packets_for_a_removed_folder_are_refused() {
+    let (_folder, mut server, mut api) = Server::fresh();
+    let storage = api.create_storage("removed");
+    Agent::register(&mut api, "host");
+    Agent::declare_stream(&mut api, "host", "events", "dft", "none");
+    let stream = Agent::new(&storage, "host", "events");
+    stream.push(&mut api, 0, b"{\"name\":\"before\"}\n");
+    fs::remove_dir_all(server.data()).unwrap();
+    let problem = stream.refused(&mut api, 1, b"{\"name\":\"after\"}\n");
+    assert_eq!(
+        (problem.status, problem.code.as_str()),
+        (500, "write_failed")
+    );
+    assert_eq!(api.metric("tracehold_storage_poisoned_storages"), 1.0);
+    server.kill();
 }

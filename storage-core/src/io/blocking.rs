@@ -96,6 +96,10 @@ impl BlockIo for BlockingIo {
         on_thread(move || file.sync_data()).await
     }
 
+    fn link_count(&self, file: &Arc<File>) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(file)?.st_nlink)
+    }
+
     async fn allocate(&self, file: &Arc<File>, offset: u64, length: u64) -> io::Result<()> {
         let file = Arc::clone(file);
         on_thread(move || Ok(fallocate(&file, FallocateFlags::empty(), offset, length)?)).await

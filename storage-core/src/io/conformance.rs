@@ -139,12 +139,21 @@ async fn failures_are_reported<B: BlockIo>(io: &B, folder: &Path) {
     assert!(io.sync_folder(&folder.join("none")).await.is_err());
 }
 
+async fn files_without_a_name_are_noticed<B: BlockIo>(io: &B, folder: &Path) {
+    let path = folder.join("removed");
+    let file = io.open(&path, OpenHow::CreateData).await.unwrap();
+    assert_eq!(io.link_count(&file).unwrap(), 1);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(io.link_count(&file).unwrap(), 0);
+}
+
 async fn conform<B: BlockIo>(io: B) {
     let folder = tempfile::tempdir().unwrap();
     data_is_written_where_it_belongs(&io, folder.path()).await;
     part_of_a_buffer_can_be_written(&io, folder.path()).await;
     space_is_reserved_as_zeros_and_cut(&io, folder.path()).await;
     small_files_replace_each_other_by_rename(&io, folder.path()).await;
+    files_without_a_name_are_noticed(&io, folder.path()).await;
     failures_are_reported(&io, folder.path()).await;
     buffers_are_waited_for(&io).await;
 }

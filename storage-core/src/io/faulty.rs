@@ -391,6 +391,10 @@ impl<B: BlockIo> BlockIo for FaultyIo<B> {
         self.inner.sync_data(&file.inner).await
     }
 
+    fn link_count(&self, file: &Self::File) -> io::Result<u64> {
+        self.inner.link_count(&file.inner)
+    }
+
     async fn allocate(&self, file: &Self::File, offset: u64, length: u64) -> io::Result<()> {
         let _disk = self.plan.enter().await;
         self.plan.check(Operation::Allocate)?;

@@ -82,6 +82,8 @@ pub(crate) trait BlockIo: 'static {
     ) -> (io::Result<usize>, Self::Buffer);
     /// Makes the written bytes and the length of the file durable.
     async fn sync_data(&self, file: &Self::File) -> io::Result<()>;
+    /// How many names the file has: none when another program removed it.
+    fn link_count(&self, file: &Self::File) -> io::Result<u64>;
     /// Reserves space so that the file is at least `offset + length` long; the space reads as zero.
     async fn allocate(&self, file: &Self::File, offset: u64, length: u64) -> io::Result<()>;
     /// Truncates or extends the file.
@@ -94,4 +96,13 @@ pub(crate) trait BlockIo: 'static {
     async fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     async fn remove(&self, path: &Path) -> io::Result<()>;
+}
+
+/// As [`BlockIo::sync_data`]; fails when no name leads to the bytes: nobody will find them again.
+pub(crate) async fn sync_named<B: BlockIo>(io: &B, file: &B::File) -> io::Result<()> {
+    io.sync_data(file).await?;
+    if io.link_count(file)? == 0 {
+        return Err(io::Error::other("another program removed the file"));
+    }
+    Ok(())
 }

@@ -102,6 +102,10 @@ impl<B: BlockIo> BlockIo for TracedIo<B> {
         traced(&file.tag, Operation::Sync, Access::default(), work).await
     }
 
+    fn link_count(&self, file: &Self::File) -> io::Result<u64> {
+        self.inner.link_count(&file.inner)
+    }
+
     async fn allocate(&self, file: &Self::File, offset: u64, length: u64) -> io::Result<()> {
         let access = Access {
             offset: Some(offset),

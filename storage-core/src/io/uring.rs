@@ -158,6 +158,10 @@ impl BlockIo for UringIo {
         file.ring.sync_data().await
     }
 
+    fn link_count(&self, file: &UringFile) -> io::Result<u64> {
+        Ok(rustix::fs::fstat(&file.plain)?.st_nlink)
+    }
+
     async fn allocate(&self, file: &UringFile, offset: u64, length: u64) -> io::Result<()> {
         file.ring.fallocate(offset, length, 0).await
     }

@@ -29,7 +29,10 @@ use super::{
     staging::{Log, SYNC, Writer, failure},
     tail::ClosedFile,
 };
-use crate::{counters::Counters, io::BlockIo};
+use crate::{
+    counters::Counters,
+    io::{BlockIo, sync_named},
+};
 
 /// Bytes of frames that are gathered into one batch.
 const BATCH_BYTES: u64 = 4 << 20;
@@ -457,7 +460,7 @@ impl<B: BlockIo> Channel<B> {
             let result = if crate::sabotaged!("skip-sync") {
                 Ok(())
             } else {
-                io.sync_data(&file).await
+                sync_named(&*io, &file).await
             };
             crate::fault_point!(async "sync.done");
             counters.syncs.observe(start.elapsed());
