@@ -8,7 +8,11 @@ use storage_format::{
     paths::FileName, storage_file::StorageState,
 };
 
-use crate::{errno::is_transient, file_ends::FileEnds, unfetched::is_unfetched};
+use crate::{
+    errno::is_transient,
+    file_ends::FileEnds,
+    unfetched::{is_lost_object, is_unfetched},
+};
 
 /// Size and checksum of the bytes of a packet, which identify them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -290,7 +294,7 @@ pub enum StorageError {
         /// The file that could not be written.
         path: PathBuf,
     },
-    /// Bytes of an evicted storage cannot be fetched now.
+    /// Bytes of an evicted storage cannot be fetched.
     #[error("cannot fetch {} from the object store: {source}", path.display())]
     ObjectStore {
         /// The file.
@@ -515,6 +519,7 @@ impl StorageError {
             Self::DiskLow { .. } | Self::FilesLow { .. } => "disk_low",
             Self::DiskFull { .. } => "disk_full",
             Self::Exhausted { .. } => "resources_exhausted",
+            Self::ObjectStore { source, .. } if is_lost_object(source) => "object_lost",
             Self::ObjectStore { .. } => "object_store_unavailable",
             Self::EarlierRefused => "earlier_packet_refused",
             Self::Recovering { .. } => "storage_recovering",

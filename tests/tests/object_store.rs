@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use harness::{ObjectStore, Request, Server, Settings, StoreFault, StoreProxy};
+use harness::{ObjectStore, Request, Response, Server, Settings, StoreFault, StoreProxy};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -371,14 +371,39 @@ fn an_object_that_is_damaged_is_never_served() {
     let files = api.files(&storage);
     let (name, ..) = files.iter().find(|(_, role, _)| role == "data").unwrap();
     let path = format!("/storage/{storage}/{name}");
-    for (range, status) in [("bytes=0-99", 206), ("bytes=70000-70009", 503)] {
-        let read = api
-            .send(&Request::new("GET", &path).header("Range", range))
-            .unwrap();
-        assert_eq!(read.status, status, "{range}: {}", read.brief());
-    }
+    let mut read = |range: &str| {
+        let request = Request::new("GET", &path).header("Range", range);
+        api.send(&request).unwrap()
+    };
+    assert_eq!(read("bytes=0-99").status, 206);
+    // It does not come back by itself, so nobody is told to ask again.
+    let is_lost = |refused: &Response| {
+        assert_eq!(refused.status, 500, "{}", refused.brief());
+        assert_eq!(refused.json()["code"], "object_lost");
+        assert!(refused.header("retry-after").is_none());
+    };
+    is_lost(&read("bytes=70000-70009"));
     let verified = act(&one, &storage, "verify");
     assert_ne!(verified["problems"], json!([]), "{verified}");
+    let script = format!(
+        "pages = s3.list_objects_v2(Bucket=bucket, Prefix='cluster/s/{storage}/f/')['Contents']\n\
+         for each in pages:\n  s3.delete_object(Bucket=bucket, Key=each['Key'])"
+    );
+    store.python(&script);
+    act(&one, &storage, "evict");
+    is_lost(&read("bytes=0-99"));
+    let url = one.url();
+    let query = [
+        "query",
+        "--server",
+        &url,
+        "--storage",
+        &storage,
+        "name like \"*r*\"",
+    ];
+    let (code, _, errors) = run(&query);
+    assert_eq!(code, 1, "{errors}");
+    assert!(errors.contains("gone or damaged"), "{errors}");
 }
 
 #[test]

@@ -221,6 +221,10 @@ const CATALOG: &[Entry] = catalog! {
     500 "damaged" "stored bytes are damaged",
         "a checksum or the layout does not match",
         "POST /api/v1/storages/{id}/verify lists everything that is damaged";
+    500 "object_lost" "an object in the object store is gone or damaged",
+        "the object was removed, or replaced by other bytes, by something else than Tracehold",
+        "bring the object back, from a version or a copy of the bucket; what was not evicted is still \
+         served";
     500 "write_failed" "the storage failed",
         "it failed while the request was in flight; detail has the reason",
         "packets without a receipt may be lost; push them to another storage";

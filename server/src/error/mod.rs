@@ -8,7 +8,7 @@ use query_engine::ReadError;
 use query_language::QueryError;
 use recording::RecordingError;
 use serde_json::Value;
-use storage_core::{StorageError, is_unfetched};
+use storage_core::{StorageError, is_lost_object, is_unfetched};
 use storage_format::IdError;
 
 pub(crate) use self::catalog::problem;
@@ -43,10 +43,12 @@ impl From<StorageError> for Problem {
             | StorageError::ShareUsed { .. }
             | StorageError::EarlierRefused
             | StorageError::AgentBeingDeleted(_)
-            | StorageError::ObjectStore { .. }
             | StorageError::NotReplicated { .. }
             | StorageError::Superseded { .. }
             | StorageError::Exhausted { .. } => problem.retry_after(RETRY_SECONDS),
+            StorageError::ObjectStore { source, .. } if !is_lost_object(&source) => {
+                problem.retry_after(RETRY_SECONDS)
+            }
             StorageError::DiskLow { .. }
             | StorageError::FilesLow { .. }
             | StorageError::DiskFull { .. }
@@ -188,6 +190,7 @@ fn failed_query(error: &ReadError) -> Problem {
         ReadError::Incomplete { .. } => problem("result_incomplete"),
         ReadError::SplitOutdated { .. } => problem("split_outdated"),
         ReadError::DamagedFrame { .. } | ReadError::DamagedPacket { .. } => problem("damaged"),
+        ReadError::Fetch { source, .. } if is_lost_object(source) => problem("object_lost"),
         ReadError::Fetch { source, .. } if is_unfetched(source) => {
             problem("object_store_unavailable").retry_after(RETRY_SECONDS)
         }

@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use object_tier::Reader;
+use object_tier::{Reader, TierError};
 use storage_core::{BlockSource, Fetching};
 
 /// Reads objects for the engine.
@@ -15,7 +15,14 @@ impl BlockSource for Source {
         let (reader, key) = (self.0.clone(), key.to_owned());
         Box::pin(async move {
             let fetched = reader.fetch_slices(&key, range).await;
-            fetched.map_err(io::Error::other)
+            fetched.map_err(|error| {
+                let kind = match &error {
+                    TierError::Gone(_) => io::ErrorKind::NotFound,
+                    TierError::Damaged { .. } => io::ErrorKind::InvalidData,
+                    _ => io::ErrorKind::Other,
+                };
+                io::Error::new(kind, error)
+            })
         })
     }
 }

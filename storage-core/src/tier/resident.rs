@@ -28,7 +28,7 @@ use super::{
     holes::data_of,
     pieces::Pieces,
 };
-use crate::{StorageError, io::open_with_holes, unfetched::Unfetched};
+use crate::{io::open_with_holes, unfetched::Unfetched};
 
 /// Granules that are fetched although nobody asked for them, because they are between others: 1
 /// MiB.
@@ -204,16 +204,30 @@ impl Resident {
 
     /// Fetches bytes from the beginning of a granule on, and compares them with their checksums.
     pub(super) async fn slices(&self, range: &Range<u64>) -> io::Result<Vec<Bytes>> {
+        let fetched = self.fetched(range).await?;
+        match self.check(range.start, &fetched) {
+            Ok(()) => Ok(fetched),
+            // It may have been the way from the store.
+            Err(_) => {
+                let fetched = self.fetched(range).await?;
+                let checked = self.check(range.start, &fetched);
+                checked
+                    .map_err(|error| self.damaged(error))
+                    .map(|()| fetched)
+            }
+        }
+    }
+
+    async fn fetched(&self, range: &Range<u64>) -> io::Result<Vec<Bytes>> {
         let source = self.supply()?.source;
         let fetched = source.fetch(&self.facts.file.key, range.clone()).await;
-        let slices = fetched.map_err(Unfetched::error)?;
+        let slices = fetched.map_err(|error| Unfetched::from_source(&error))?;
         let length: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
         if length != range.end.saturating_sub(range.start) {
             return Err(Unfetched::error(
                 "the object store sent another number of bytes",
             ));
         }
-        self.check(range.start, &slices)?;
         Ok(slices)
     }
 
@@ -238,14 +252,19 @@ impl Resident {
     }
 
     /// Compares fetched bytes, from the beginning of a granule on, with the checksums.
-    fn check(&self, start: u64, slices: &[Bytes]) -> io::Result<()> {
+    fn check(&self, start: u64, slices: &[Bytes]) -> Result<(), FormatError> {
         let (mut granule, mut computed, mut left) = (start / GRANULE_BYTES, 0, GRANULE_BYTES);
         let compare = |granule: u64, computed: u32| {
             let stored = granule_checksum(&self.sums, granule);
             if stored == Some(computed) {
                 return Ok(());
             }
-            Err(self.damaged(granule, stored.unwrap_or_default(), computed))
+            let stored = stored.unwrap_or_default();
+            Err(FormatError {
+                what: "object",
+                offset: granule.saturating_mul(GRANULE_BYTES),
+                kind: FormatErrorKind::Checksum { stored, computed },
+            })
         };
         for slice in slices {
             let mut rest: &[u8] = slice;
@@ -268,17 +287,12 @@ impl Resident {
         Ok(())
     }
 
-    fn damaged(&self, granule: u64, stored: u32, computed: u32) -> io::Error {
-        let error = FormatError {
-            what: "object",
-            offset: granule.saturating_mul(GRANULE_BYTES),
-            kind: FormatErrorKind::Checksum { stored, computed },
-        };
+    fn damaged(&self, error: FormatError) -> io::Error {
         tracing::error!(
             %error, storage = %self.facts.storage, key = %self.facts.file.key,
             "an object in the object store is not what was uploaded; its bytes are not used"
         );
-        Unfetched::error(StorageError::damaged(&self.facts.path)(error))
+        Unfetched::lost(format!("object `{}`: {error}", self.facts.file.key))
     }
 
     /// Compares a granule that was in the file when it was opened; one that does not match is

@@ -257,7 +257,7 @@ impl Window {
 pub(super) fn own_error(error: &Arc<io::Error>) -> io::Error {
     match error.raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),
-        None => Unfetched::error(error),
+        None => Unfetched::again(error),
     }
 }
 

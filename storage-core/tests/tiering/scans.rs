@@ -198,6 +198,7 @@ async fn a_long_range_ends_where_bytes_are_damaged_or_absent() {
         }
     };
     assert!(error.to_string().contains("checksum"), "{error}");
+    assert!(storage_core::is_lost_object(&error), "{error}");
 
     world.store.is_down.store(true, Ordering::SeqCst);
     let refused = checked.scan(0..length).await.unwrap_err();

@@ -124,6 +124,6 @@ fn a_whole_file_ends_where_its_object_is_damaged() {
     // In its first bytes, the answer says why.
     damage(1000);
     let read = one.api().send(&Request::new("GET", &path)).unwrap();
-    assert_eq!(read.status, 503, "{}", read.brief());
-    assert_eq!(read.json()["code"], "object_store_unavailable");
+    assert_eq!(read.status, 500, "{}", read.brief());
+    assert_eq!(read.json()["code"], "object_lost");
 }
