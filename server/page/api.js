@@ -117,6 +117,18 @@ export async function send(path, { method = "GET", body, headers = {}, signal, a
   }
 }
 
+let known = { token: undefined, isOperator: true };
+
+/** Learns who the server takes this page for; asks for a token if one is needed. */
+export async function learnCaller(signal) {
+  if (isShare || (known.token !== undefined && known.token === token())) return;
+  const caller = await (await send("/api/v1/caller", { signal })).json();
+  known = { token: token(), isOperator: caller.roles.includes("operator") };
+}
+
+/** Whether this page may change anything: what it may not do, it does not show. */
+export const mayOperate = () => !isShare && known.isOperator;
+
 const JSON_TYPE = { "content-type": "application/json" };
 
 export const get = async (path, options) => parse(await (await send(`/api/v1${path}`, options)).text());

@@ -1,6 +1,6 @@
 // Long-running work.
 
-import { change, path } from "./api.js";
+import { change, mayOperate, path } from "./api.js";
 import { acting, badge, button, empty, make, table } from "./dom.js";
 import { refresh } from "./refresh.js";
 import { bytes, date } from "./units.js";
@@ -26,7 +26,7 @@ function jobTable(items, reload) {
       : bytes(job.bytes_done)],
     ["Started (UTC)", job => date(job.started), "n"],
     ["Ended (UTC)", job => date(job.ended), "n"],
-    ["Outcome", job => job.state === "RUNNING"
+    ["Outcome", job => job.state === "RUNNING" && mayOperate()
       ? button("Cancel", acting(async () => { await change("DELETE", path`/jobs/${job.id}`); await reload(); }))
       : job.problem?.detail || job.problem?.title || ""],
   ], items, "Jobs", job => job.id);

@@ -1,6 +1,6 @@
 // Chooses the view by the part of the address after `#`.
 
-import { askAgain, isShare } from "./api.js";
+import { askAgain, isShare, learnCaller } from "./api.js";
 import { make, sayError } from "./dom.js";
 import { bytes } from "./units.js";
 import { showAgents } from "./agents.js";
@@ -47,6 +47,7 @@ async function show() {
   view.show(make("h1", {}, title), make("p", { class: "faint" }, "Loading …"));
   document.getElementById("main").replaceChildren(node);
   try {
+    await learnCaller(signal);
     await showView(view, pattern.exec(place).slice(1));
   } catch (error) {
     if (signal.aborted) return;

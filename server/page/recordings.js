@@ -1,6 +1,6 @@
 // Recordings and the buffer.
 
-import { change, path } from "./api.js";
+import { change, mayOperate, path } from "./api.js";
 import { acting, ask, badge, button, empty, facts, make, table } from "./dom.js";
 import { refresh } from "./refresh.js";
 import { bytes, count, date } from "./units.js";
@@ -21,7 +21,7 @@ export async function showRecordings(view) {
   };
   view.show(
     make("h1", {}, "Recordings"),
-    make("div", { class: "bar" }, button("Start …", () => start(load), { class: "main" })),
+    mayOperate() ? make("div", { class: "bar" }, button("Start …", () => start(load), { class: "main" })) : null,
     body,
     make("h2", {}, "Buffer"),
     make("p", { class: "faint" }, "What came last without a storage, in memory; a recording can begin with it."),
@@ -39,7 +39,7 @@ function recordingTable(items, names, reload) {
     ["Bytes", one => bytes(one.counts.bytes), "n"],
     ["Started (UTC)", one => date(one.started), "n"],
     ["Ended (UTC)", one => one.ended ? `${date(one.ended)} ${one.reason || ""}` : "–", "n"],
-    ["Action", one => one.ended ? ""
+    ["Action", one => one.ended || !mayOperate() ? ""
       : button("Stop", acting(async () => { await change("DELETE", path`/recordings/${one.id}`); await reload(); }))],
   ], items, "Recordings", one => one.id);
 }

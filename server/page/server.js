@@ -1,6 +1,6 @@
 // The state of the server, retention, and the trace of its I/O.
 
-import { change, download, send } from "./api.js";
+import { change, download, mayOperate, send } from "./api.js";
 import { acting, ask, button, facts, make, table } from "./dom.js";
 import { nodesOf } from "./nodes.js";
 import { bytes, count, date, duration } from "./units.js";
@@ -46,7 +46,7 @@ async function partsOf(view, nodes, again) {
       ["Bytes", bytes(trace.bytes)], ["Started (UTC)", date(trace.started)],
     ]),
     make("div", { class: "bar" },
-      trace.state === "running"
+      !mayOperate() ? null : trace.state === "running"
         ? button("Stop tracing", acting(async () => { await change("POST", "/io-trace/stop"); await again(); }))
         : button("Trace I/O …", () => startTrace(again)),
       trace.storage ? make("a", { href: `#/storage/${trace.storage}` }, "its storage") : null),

@@ -1,6 +1,6 @@
 // What can be done with a storage.
 
-import { change, download, isShare, path } from "./api.js";
+import { change, download, isShare, mayOperate, path } from "./api.js";
 import { acting, ask, button, make, say } from "./dom.js";
 import { bytes, count } from "./units.js";
 
@@ -18,6 +18,8 @@ export function storageActions(current, done) {
   const exporting = state === "FINALIZED" ? button("Export", acting(() =>
     download(`/api/v1${target()}/export`, `${nameOf(current())}.zip`, current().stored_bytes))) : null;
   if (isShare) return make("div", { class: "bar" }, exporting);
+  const verify = act("Verify", async () => sayVerified(await change("POST", `${target()}/verify`)));
+  if (!mayOperate()) return make("div", { class: "bar" }, verify, exporting);
   const actions = [];
   if (["OPEN", "RECORDING"].includes(state)) {
     actions.push(act("Finalize", async () => {
@@ -26,7 +28,7 @@ export function storageActions(current, done) {
     }, { class: "main" }));
   }
   if (state === "CREATED") actions.push(act("Open", () => change("POST", `${target()}/open`)));
-  actions.push(act("Verify", async () => sayVerified(await change("POST", `${target()}/verify`))));
+  actions.push(verify);
   actions.push(button("Copy …", () => copyStorage(current())));
   actions.push(exporting);
   actions.push(button("Rename …", () => rename(current(), done)));

@@ -1,6 +1,6 @@
 // The list of storages.
 
-import { change, isShare, pause, upload } from "./api.js";
+import { change, isShare, mayOperate, pause, upload } from "./api.js";
 import { ask, badge, button, empty, make, say, table } from "./dom.js";
 import { refresh } from "./refresh.js";
 import { bytes, count, date, duration } from "./units.js";
@@ -49,8 +49,8 @@ export async function showStorages(view) {
   view.show(
     make("h1", {}, "Storages"),
     make("div", { class: "bar" }, search, state, labels.node,
-      isShare ? null : button("Create …", () => createStorage(choose), { class: "main push" }),
-      isShare ? null : button("Import …", () => importStorage(choose))),
+      mayOperate() ? button("Create …", () => createStorage(choose), { class: "main push" }) : null,
+      mayOperate() ? button("Import …", () => importStorage(choose)) : null),
     body);
   await load();
   view.follow(["storage"], { milliseconds: 5000 }, load);

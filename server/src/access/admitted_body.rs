@@ -3,9 +3,11 @@
 //! A body may arrive long after its head was admitted. A token that is revoked meanwhile, or the
 //! first token of a server, ends it, so that nothing of it is acknowledged afterwards.
 
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Error;
 use axum::body::Body;
@@ -15,6 +17,10 @@ use http_body::{Frame, SizeHint};
 use super::admitted_end::Ended;
 use super::caller::Caller;
 use super::tokens::Tokens;
+use crate::clock::now_ns;
+
+/// Resolves when it may be that a caller is not admitted any more.
+type Doubt = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 /// A body that fails once its caller is no longer admitted.
 pub(super) struct AdmittedBody {
@@ -23,6 +29,8 @@ pub(super) struct AdmittedBody {
     tokens: Arc<Tokens>,
     /// The change of the tokens up to which the caller is known to be admitted.
     change: u64,
+    /// Set while nothing arrives: a body that is silent ends, too.
+    doubt: Option<Doubt>,
 }
 
 impl AdmittedBody {
@@ -33,21 +41,42 @@ impl AdmittedBody {
             caller,
             tokens,
             change,
+            doubt: None,
         }
+    }
+
+    /// Waits while the tokens are as they are, and until the token of the caller expires.
+    fn doubt(&self) -> Doubt {
+        let tokens = Arc::clone(&self.tokens);
+        let (change, expires) = (self.change, self.caller.expires());
+        Box::pin(async move {
+            let expired = async {
+                match expires {
+                    None => pending().await,
+                    Some(at) => tokio::time::sleep(until(at)).await,
+                }
+            };
+            tokio::select! {
+                () = tokens.changed_since(change) => {}
+                () = expired => {}
+            }
+        })
     }
 
     fn check(&mut self) -> Result<(), Ended> {
         let change = self.tokens.change_count();
-        let expires = match &self.caller {
-            Caller::Token(token) => token.expires.is_some(),
-            Caller::Anyone | Caller::User(_) => false,
-        };
-        if change != self.change || expires {
+        if change != self.change || self.caller.expires().is_some() {
             self.tokens.still_admits(&self.caller)?;
             self.change = change;
         }
         Ok(())
     }
+}
+
+/// How long a timer waits for a moment of the wall clock; not less than the wall clock may lag.
+fn until(at: i64) -> Duration {
+    let left = at.saturating_sub(now_ns());
+    Duration::from_nanos(u64::try_from(left).unwrap_or(0)) + Duration::from_millis(1)
 }
 
 impl http_body::Body for AdmittedBody {
@@ -58,10 +87,20 @@ impl http_body::Body for AdmittedBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let frame = ready!(Pin::new(&mut self.inner).poll_frame(cx));
-        match self.check() {
-            Ok(()) => Poll::Ready(frame),
-            Err(ended) => Poll::Ready(Some(Err(Error::new(ended)))),
+        let frame = Pin::new(&mut self.inner).poll_frame(cx);
+        loop {
+            if let Err(ended) = self.check() {
+                return Poll::Ready(Some(Err(Error::new(ended))));
+            }
+            if frame.is_ready() {
+                self.doubt = None;
+                return frame;
+            }
+            let mut doubt = self.doubt.take().unwrap_or_else(|| self.doubt());
+            if doubt.as_mut().poll(cx).is_pending() {
+                self.doubt = Some(doubt);
+                return Poll::Pending;
+            }
         }
     }
 

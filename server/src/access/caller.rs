@@ -19,6 +19,14 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
+    /// When the token of the caller expires, if it does: nanoseconds since the epoch.
+    pub(crate) fn expires(&self) -> Option<i64> {
+        match self {
+            Self::Anyone | Self::User(_) => None,
+            Self::Token(token) => token.expires,
+        }
+    }
+
     /// Whether the caller may know of this storage.
     pub(crate) fn sees_storage(&self, id: StorageId) -> bool {
         match self {

@@ -88,6 +88,7 @@ pub(super) const RULES: &[Rule] = rules! {
     POST "/api/v1/agents/{agent}/streams/{stream}/packets" Push Storages;
     GET "/api/v1/buffer" Read Everything;
     POST "/api/v1/buffer/copy" Operate Everything;
+    GET "/api/v1/caller" Find Seen;
     GET "/api/v1/changes" Read Seen;
     GET "/api/v1/io-trace" Read Everything;
     POST "/api/v1/io-trace/start" Operate Everything;

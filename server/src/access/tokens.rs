@@ -1,13 +1,13 @@
 //! All tokens of a server: in memory, and in one document of the data folder.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use storage_core::{Documents, StorageError};
 use thiserror::Error;
+use tokio::sync::watch;
 
 use super::admitted_end::Ended;
 use super::caller::Caller;
@@ -209,7 +209,7 @@ pub(super) struct Tokens {
     /// Held while the document is replaced.
     changing: tokio::sync::Mutex<()>,
     /// Number of changes.
-    changed: AtomicU64,
+    changed: watch::Sender<u64>,
 }
 
 impl Tokens {
@@ -219,7 +219,7 @@ impl Tokens {
             list: RwLock::new(TokenList::parse(document.as_deref())?),
             documents: documents.clone(),
             changing: tokio::sync::Mutex::default(),
-            changed: AtomicU64::new(0),
+            changed: watch::Sender::new(0),
         })
     }
 
@@ -238,7 +238,14 @@ impl Tokens {
 
     /// Number of changes: what was true of a caller is true as long as it stays the same.
     pub(super) fn change_count(&self) -> u64 {
-        self.changed.load(Ordering::SeqCst)
+        *self.changed.borrow()
+    }
+
+    /// Waits until there were more changes than `count`.
+    pub(super) async fn changed_since(&self, count: u64) {
+        let mut changes = self.changed.subscribe();
+        // The sender lives as long as this.
+        let _ = changes.wait_for(|changes| *changes != count).await;
     }
 
     /// Whether a caller that was admitted still is.
@@ -275,7 +282,8 @@ impl Tokens {
         let result = change(&mut next)?;
         self.documents.write(DOCUMENT, next.to_document()).await?;
         *self.list.write() = next;
-        self.changed.fetch_add(1, Ordering::SeqCst);
+        self.changed
+            .send_modify(|changes| *changes = changes.wrapping_add(1));
         Ok(result)
     }
 }

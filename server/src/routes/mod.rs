@@ -4,6 +4,7 @@
 mod adopt;
 mod agents;
 mod archives;
+mod caller;
 mod changes;
 mod checks;
 mod copies;
@@ -137,6 +138,7 @@ fn api() -> OpenApiRouter<Arc<AppState>> {
         .routes(routes!(agents::declare_stream))
         .routes(routes!(storages::show, storages::change, storages::delete))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(caller::show))
         .routes(routes!(shares::revoke))
         .routes(routes!(storages::open))
         .routes(routes!(finalizations::finalize))
