@@ -46,6 +46,19 @@ impl Format {
         }
     }
 
+    /// The format that files with this ending have, as a rule.
+    pub fn of_ending(ending: &str) -> Option<Self> {
+        Some(match ending.to_ascii_lowercase().as_str() {
+            "ndjson" | "jsonl" => Format::Ndjson,
+            "csv" => Format::Csv,
+            "arrow" | "arrows" => Format::Arrow,
+            "parquet" => Format::Parquet,
+            "pftrace" | "perfetto-trace" => Format::Perfetto,
+            "json" => Format::Chrome,
+            _ => return None,
+        })
+    }
+
     /// Whether it consists of lines of text, so that a line can be appended.
     pub fn is_lines(self) -> bool {
         matches!(self, Format::Text | Format::Ndjson | Format::Csv)

@@ -678,3 +678,38 @@ fn a_count_has_no_form_of_a_table() {
     }
     assert_eq!(run(&["query", path, "--count"]).1, "1\n");
 }
+
+#[test]
+fn the_ending_of_an_output_file_chooses_its_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 3);
+    let written = |name: &str, options: &[&str]| {
+        let file = folder.path().join(name);
+        let (trace, output) = (trace.to_str().unwrap(), file.to_str().unwrap());
+        let all = [&["query", trace, "dur >= 0us", "-o", output], options].concat();
+        let (code, out, errors) = run(&all);
+        assert_eq!((code, &*out), (0, ""), "{all:?}: {errors}");
+        fs::read(&file).unwrap()
+    };
+    for (name, format) in [
+        ("a.parquet", "parquet"),
+        ("a.arrow", "arrow"),
+        ("a.csv", "csv"),
+        ("a.ndjson", "ndjson"),
+        ("a.jsonl", "ndjson"),
+        ("a.pftrace", "perfetto"),
+        ("a.json", "chrome"),
+        ("a.JSON", "chrome"),
+        ("a.txt", "text"),
+        ("a", "text"),
+    ] {
+        let expected = written("expected", &["--format", format]);
+        assert!(written(name, &[]) == expected, "{name}");
+    }
+    // What is asked for wins, and a count is one number in every file.
+    let lines = written("expected", &["--format", "ndjson"]);
+    assert!(written("b.csv", &["--format", "ndjson"]) == lines);
+    assert!(written("b.json", &["--json"]) == lines);
+    assert_eq!(written("b.parquet", &["--count"]), b"3\n");
+}

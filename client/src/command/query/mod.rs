@@ -5,7 +5,7 @@ mod print;
 mod served;
 
 use std::io::{self, ErrorKind, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
@@ -95,7 +95,7 @@ pub(super) struct Query {
     /// Write the result to a file, which gets its name once it is complete
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Output format [default: text, or ndjson with --json]
+    /// Output format [default: that of the ending of --output, or text; ndjson with --json]
     #[arg(long, value_enum)]
     format: Option<FormatArgument>,
     /// Size of the row groups of a Parquet file, which are built in memory, in KiB
@@ -185,12 +185,7 @@ impl Query {
 
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let (files, expression) = self.split()?;
-        let format = self.format.map(|argument| argument.0);
-        let format = format.unwrap_or(if context.json() {
-            Format::Ndjson
-        } else {
-            Format::Text
-        });
+        let format = self.format(context);
         let groups = self.groups()?;
         let order = self.order()?;
         self.check_format(format, groups.is_some(), !order.keys.is_empty())?;
@@ -237,6 +232,19 @@ impl Query {
             output.finish(context)?;
         }
         Ok(exit)
+    }
+
+    /// The format that is asked for, or that a reader of the file expects.
+    fn format(&self, context: &Context) -> Format {
+        if let Some(FormatArgument(format)) = self.format {
+            return format;
+        }
+        if context.json() {
+            return Format::Ndjson;
+        }
+        let of_name = self.output.as_deref().and_then(Path::extension);
+        let of_name = of_name.and_then(|ending| Format::of_ending(ending.to_str()?));
+        of_name.filter(|_| !self.count).unwrap_or(Format::Text)
     }
 
     /// The limits of the window, in nanoseconds since 1970.

@@ -287,6 +287,7 @@ def _format_of(path: Path) -> FileFormat:
         ".arrow": "arrow",
         ".arrows": "arrow",
         ".csv": "csv",
+        ".json": "chrome",
         ".ndjson": "ndjson",
         ".jsonl": "ndjson",
         ".txt": "text",
@@ -295,6 +296,6 @@ def _format_of(path: Path) -> FileFormat:
     }
     found = formats.get(path.suffix)
     if found is None:
-        message = f"{path}: no format has this ending; name one of {sorted(set(formats.values()))}"
+        message = f"{path}: no format has this ending; write one of {', '.join(formats)}, or name the format"
         raise ValueError(message)
     return found
