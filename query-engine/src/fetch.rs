@@ -69,6 +69,12 @@ pub trait Fetch: Send + Sync {
         1 << 20
     }
 
+    /// Whether a small range costs little more than its bytes: the file is on a disk of this
+    /// machine.
+    fn is_near(&self) -> bool {
+        false
+    }
+
     /// The packets whose frames begin in a range of a leaf that cannot be read, from elsewhere,
     /// each with its bytes as they were pushed. `None` if there is nowhere else to read them.
     fn packets_in(&self, _range: Range<u64>) -> Option<Vec<FoundPacket>> {
@@ -183,6 +189,10 @@ impl Fetch for LazyFile {
         self.path.display().to_string()
     }
 
+    fn is_near(&self) -> bool {
+        true
+    }
+
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         self.opened()?.fetch(ranges)
     }
@@ -216,6 +226,10 @@ impl FileSlice {
 impl Fetch for FileSlice {
     fn place(&self) -> String {
         format!("{}: leaf {}", self.file.place(), self.leaf)
+    }
+
+    fn is_near(&self) -> bool {
+        self.file.is_near()
     }
 
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
@@ -291,6 +305,10 @@ impl Fetch for ClosedFile {
         self.0.display().to_string()
     }
 
+    fn is_near(&self) -> bool {
+        true
+    }
+
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         LocalFile::open(&self.0)?.fetch(ranges)
     }
@@ -310,6 +328,10 @@ impl Fetch for LocalFile {
         let now = now.and_then(|now| Stamp::of(&now));
         let stamps = self.stamp.zip(now);
         stamps.is_some_and(|(before, now)| before.is_changed(&now))
+    }
+
+    fn is_near(&self) -> bool {
+        true
     }
 
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {

@@ -304,6 +304,7 @@ fn slowest_task(index: &Index, chunk: usize, slowest: &[SlowRecord]) -> Task {
     }
     Task {
         chunks: vec![chunk],
+        within: None,
         first_ts: first_ts(&index.chunks()[chunk]),
         bytes: records.len() as u64,
         records: Some(records),

@@ -54,9 +54,15 @@ impl ResultOrder {
         self.keys.iter().map(OrderKey::field).collect()
     }
 
-    /// Tasks for the rows of chunks of a source. If only the first rows by time are wanted,
-    /// the first chunks are tasks of their own: what is read together ends together.
+    /// Tasks for the rows of chunks of a source. By time they are parts of chunks where the source
+    /// has them. Otherwise, if only the first rows by time are wanted, the first chunks are tasks
+    /// of their own: what is read together ends together.
     pub(crate) fn tasks(&self, source: &dyn ChunkSource, chunks: &[usize]) -> Vec<Task> {
+        if self.keys.is_empty()
+            && let Some(tasks) = source.tasks_by_time(chunks)
+        {
+            return tasks;
+        }
         if self.first_rows_max().is_none() {
             return source.tasks(Some(chunks));
         }

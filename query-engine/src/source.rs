@@ -1,5 +1,7 @@
 //! The interface to what can be read: a file or a leaf of a storage, in chunks.
 
+use std::ops::Range;
+
 use chunk_index::{Chunk, ColumnFilter, Index};
 use query_language::{BareUnit, FieldTable, Filter};
 use storage_format::StorageId;
@@ -66,6 +68,12 @@ pub trait ChunkSource: Send + Sync {
     /// Tasks that together read the given chunks, in the order of the source. `None`, for sources
     /// without an index, selects the complete source.
     fn tasks(&self, chunks: Option<&[usize]>) -> Vec<Task>;
+
+    /// As [`ChunkSource::tasks`] of chunks, in smaller parts with times of their own: rows in order
+    /// of time then wait for few others. `None` if a source has no such parts.
+    fn tasks_by_time(&self, _chunks: &[usize]) -> Option<Vec<Task>> {
+        None
+    }
 
     /// What must be said about the durations in its indexed chunks, whether they are read or not: a
     /// begin without an end is found by no duration.
@@ -151,6 +159,8 @@ pub struct LocalFilter {
 pub struct Task {
     /// Indexes of the chunks. A source without an index chooses numbers of its own.
     pub chunks: Vec<usize>,
+    /// Only these bytes of the chunks, which begin and end between packets.
+    pub within: Option<Range<u64>>,
     /// No event of the task starts earlier; `None` if unknown.
     pub first_ts: Option<i64>,
     /// Approximate bytes of events.
@@ -185,6 +195,7 @@ pub(crate) fn chunk_tasks(index: &Index, chunks: &[usize], batch_bytes: u64) -> 
                 chunk.length,
                 Task {
                     chunks: vec![*number],
+                    within: None,
                     first_ts,
                     bytes: chunk.raw_length,
                     records: None,

@@ -14,6 +14,10 @@ impl Fetch for StoredFile {
         self.0.place()
     }
 
+    fn is_near(&self) -> bool {
+        self.0.is_near()
+    }
+
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {
         let parts = self.0.read(ranges)?;
         Ok(parts.into_iter().map(|(bytes, _)| bytes).collect())

@@ -16,6 +16,7 @@ use storage_format::{
 use crate::{
     StorageError,
     read::ReadFile,
+    tier::has_slot,
     tree::{BlockCache, FilePin, Leaf, PartBlock, Segment},
 };
 
@@ -108,6 +109,15 @@ impl LeafMap {
             None => Vec::new(),
         };
         Ok(piece.extents.get_or_init(|| extents))
+    }
+
+    /// Whether the data files have all of their bytes. All files of a storage are evicted together,
+    /// so the first one tells.
+    pub(crate) fn is_near(&self) -> bool {
+        let first = self.pieces.first();
+        let extents = first.and_then(|piece| self.extents_of(piece).ok());
+        let first = extents.and_then(|extents| extents.first());
+        first.is_some_and(|extent| !has_slot(&self.path(extent.file)))
     }
 
     /// The ends of pieces of the bytes from `from` on, as far as they are in wanted files: a piece

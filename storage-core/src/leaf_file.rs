@@ -9,7 +9,7 @@ use std::{
 
 use io_trace::{FileTag, Scope};
 
-use crate::{leaf_bytes::LeafReader, read::ReadFile, traced};
+use crate::{leaf_bytes::LeafReader, read::ReadFile, tier::has_slot, traced};
 
 /// A file or a leaf of a storage for readers of events: opened by the first read, and recorded in
 /// the I/O trace.
@@ -46,6 +46,15 @@ impl LeafFile {
         match &self.source {
             Source::File(path, _) => path.display().to_string(),
             Source::Leaf(leaf) => leaf.map().place(),
+        }
+    }
+
+    /// Whether all of its bytes are on the disk of this machine.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        match &self.source {
+            Source::File(path, _) => !has_slot(path),
+            Source::Leaf(leaf) => leaf.map().is_near(),
         }
     }
 

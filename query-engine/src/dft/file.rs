@@ -261,6 +261,7 @@ impl ChunkSource for DftFile {
             _ if self.len == 0 => Vec::new(),
             _ if self.gzip => vec![Task {
                 chunks: vec![0],
+                within: None,
                 first_ts: None,
                 bytes: self.len * 8,
                 records: None,
@@ -271,6 +272,7 @@ impl ChunkSource for DftFile {
                     let chunks = vec![usize::try_from(slice).ok()?];
                     Some(Task {
                         chunks,
+                        within: None,
                         first_ts: None,
                         bytes,
                         records: None,
@@ -411,6 +413,7 @@ impl DftFile {
                         piece,
                         Task {
                             chunks,
+                            within: None,
                             first_ts,
                             bytes: chunk.raw_length,
                             records: None,

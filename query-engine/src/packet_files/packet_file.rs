@@ -237,6 +237,7 @@ impl ChunkSource for PacketFile {
         let task = |number: usize| Task {
             chunks: vec![number],
             // The start in the packet may be wrong, so the order of rows does not rely on it.
+            within: None,
             first_ts: None,
             bytes: self.packets[self.packets_of(number)]
                 .iter()

@@ -202,6 +202,7 @@ impl ChunkSource for WholeFile {
         let metadata = std::fs::metadata(&self.input.path);
         vec![Task {
             chunks: vec![0],
+            within: None,
             first_ts: None,
             bytes: metadata.map_or(0, |metadata| metadata.len()),
             records: None,

@@ -10,6 +10,7 @@ use trace_kinds::{EachEvent, Origin, StreamContext, bare_unit};
 
 use super::frames::Frames;
 use super::packet_events::PacketEvents;
+use super::pieces::TimedPackets;
 use super::ranges::{inside, joined};
 use super::times;
 use super::{Leaf, StoredLeaf};
@@ -34,6 +35,8 @@ pub struct LeafSource {
     lost: LostDeclarations,
     /// Whether nothing has to be read to find the slices that begin in the indexed part.
     knows_slices: bool,
+    /// The times of the packets of the indexed part, where parts of chunks are worth reading.
+    packets: Option<TimedPackets>,
 }
 
 /// What packets that cannot be read may have declared.
@@ -69,6 +72,7 @@ impl LeafSource {
     ) -> LeafSource {
         LeafSource {
             part: Part::Indexed(sidecar, unreadable),
+            packets: TimedPackets::of(stored, &context),
             cache,
             ..LeafSource::plain(stored, context, 0, None)
         }
@@ -98,6 +102,7 @@ impl LeafSource {
             unused,
             lost: LostDeclarations::default(),
             knows_slices: false,
+            packets: None,
             leaf,
         }
     }
@@ -379,11 +384,20 @@ impl ChunkSource for LeafSource {
         };
         let task = |(number, run): (usize, &Range<u64>)| Task {
             chunks: vec![number],
+            within: None,
             first_ts: None,
             bytes: run.end - run.start,
             records: None,
         };
         runs.iter().enumerate().map(task).collect()
+    }
+
+    fn tasks_by_time(&self, chunks: &[usize]) -> Option<Vec<Task>> {
+        let Part::Indexed(open, _) = &self.part else {
+            return None;
+        };
+        let packets = self.packets.as_ref()?;
+        packets.tasks(open.index(), chunks, &self.within)
     }
 
     fn read(
@@ -408,7 +422,9 @@ impl ChunkSource for LeafSource {
         let place = |offset| format!("{}: packet at {offset}", self.data.place());
         let mut each_packet =
             |_: &_, offset, packet: &[u8]| Ok(events.packet(offset, packet, &|| place(offset)));
-        if let Some(index) = self.chunk_index() {
+        if let (Some(within), Some(_)) = (&task.within, self.chunk_index()) {
+            let _all = frames.read_ranges(std::slice::from_ref(within), &mut each_packet)?;
+        } else if let Some(index) = self.chunk_index() {
             let chunks = index.chunks();
             let wanted = task.chunks.iter().filter_map(|number| chunks.get(*number));
             let ranges = joined(wanted.map(|chunk| chunk.offset..chunk.offset + chunk.length));

@@ -12,6 +12,7 @@ pub(crate) mod frames;
 pub(crate) mod leaf_source;
 mod packet_events;
 mod packets;
+mod pieces;
 mod ranges;
 pub(crate) mod set;
 mod slices;

@@ -24,6 +24,7 @@ mod cancelled;
 mod damage;
 mod groups;
 mod limited;
+mod pieces;
 mod slices;
 mod splits;
 mod times;
@@ -35,6 +36,7 @@ struct Memory {
     requests: AtomicU64,
     moved: AtomicU64,
     batch: u64,
+    is_near: bool,
     /// Bytes that are damaged, so that no range with one of them is returned.
     damaged: Vec<Range<u64>>,
 }
@@ -55,6 +57,10 @@ impl Fetch for Memory {
 
     fn batch_bytes(&self) -> u64 {
         self.batch
+    }
+
+    fn is_near(&self) -> bool {
+        self.is_near
     }
 
     fn fetch(&self, ranges: &[Range<u64>]) -> io::Result<Vec<Vec<u8>>> {

@@ -12,7 +12,7 @@ use super::*;
 use crate::stored::times::basis;
 
 /// The facts that a storage's index has about packets.
-struct IndexedPackets(Vec<PacketEntry>);
+pub(super) struct IndexedPackets(Vec<PacketEntry>);
 
 impl PacketTimes for IndexedPackets {
     fn each(&self, from: u64, each: &mut dyn FnMut(&PacketEntry)) -> io::Result<()> {
@@ -25,9 +25,9 @@ impl PacketTimes for IndexedPackets {
 }
 
 /// An operation: when it begins, how long it takes, and what it is.
-type Done = (u16, u8, bool);
+pub(super) type Done = (u16, u8, bool);
 
-fn packets(kind: Kind, packets: &[Vec<Done>]) -> Vec<Vec<u8>> {
+pub(super) fn packets(kind: Kind, packets: &[Vec<Done>]) -> Vec<Vec<u8>> {
     match kind {
         Kind::Dft => packets.iter().map(|done| dft_packet(done)).collect(),
         Kind::Ctf => packets.iter().map(|done| ctf_packet(done)).collect(),
@@ -123,7 +123,7 @@ fn io_trace_packets(packets: &[Vec<Done>]) -> Vec<Vec<u8>> {
 
 /// What a query decodes packets of `kind` with, where an agent sent metadata: that with this
 /// offset; and the unit of a stream of lines.
-fn trace_of(kind: Kind, offset: u32) -> AgentTrace {
+pub(super) fn trace_of(kind: Kind, offset: u32) -> AgentTrace {
     match kind {
         Kind::Ctf => AgentTrace::new(Some(ctf_metadata(offset).as_bytes())),
         _ => AgentTrace::default(),
@@ -166,7 +166,7 @@ fn facts(kind: Kind, packet: &[u8], trace: &AgentTrace) -> Facts {
 
 /// The facts about each packet in the index: no entry, an entry without times, facts decoded with
 /// another time basis (where that makes a difference), or all facts.
-fn indexed(kind: Kind, sent: &[Vec<u8>], ends: &[u64], how: &[u8]) -> IndexedPackets {
+pub(super) fn indexed(kind: Kind, sent: &[Vec<u8>], ends: &[u64], how: &[u8]) -> IndexedPackets {
     let (trace, before) = (trace_of(kind, 7), trace_of(kind, 8));
     let stale = |packet: &[u8]| {
         let facts = facts(kind, packet, &before);
