@@ -127,7 +127,7 @@ pub enum Term {
     /// A number without a unit.
     Number(Number),
     /// A duration in nanoseconds.
-    Duration(i128),
+    Duration(Number),
     /// The negative of a number.
     Negative(Box<Term>),
     /// An operation.
@@ -224,7 +224,7 @@ impl Term {
         match self {
             Term::Field(field) => Computed::Field(table.insert(field)),
             Term::Number(number) => Computed::Number(*number),
-            Term::Duration(nanos) => Computed::Number(Number::Int(*nanos)),
+            Term::Duration(nanos) => Computed::Number(*nanos),
             Term::Negative(operand) => Computed::Negative(Box::new(operand.compile(table))),
             Term::Operation(operation) => {
                 let left = operation.left.compile(table);

@@ -5,8 +5,9 @@ use crate::error::{QueryError, QueryErrorKind};
 use crate::operand::{arithmetic, is_zero};
 use crate::parser::parse;
 use crate::syntax::{Condition, Expr, Filter, Literal, Predicate, Scalar};
-use crate::time::multiply;
-use crate::time::{IntegerUnit, begins_date, duration_length, parse_instant, wide_duration};
+use crate::time::{
+    IntegerUnit, begins_date, duration_length, parse_instant, scaled, wide_duration,
+};
 use crate::{FieldPath, Number};
 
 /// A valid query.
@@ -116,7 +117,7 @@ fn bind_literal(
         Literal::Str(text) if field.is_duration() => {
             let is_whole = duration_length(text) == Some(text.len());
             match wide_duration(text).filter(|_| is_whole) {
-                Some(nanos) => Scalar::Number(Number::Int(nanos)),
+                Some(nanos) => Scalar::Number(nanos),
                 None => return Err(wrong("text", "a duration such as 5ms")),
             }
         }
@@ -136,7 +137,7 @@ fn bind_literal(
             Scalar::Number(scale(*value, text, nanoseconds(unit, field)?))
         }
         Literal::Decimal(value, _) => Scalar::Number(Number::Float(*value)),
-        Literal::Duration(nanos) if field.is_duration() => Scalar::Number(Number::Int(*nanos)),
+        Literal::Duration(nanos) if field.is_duration() => Scalar::Number(*nanos),
         Literal::Time(nanos) if field.is_time() => Scalar::Number(Number::Int((*nanos).into())),
         Literal::Duration(_) if field.is_time() => {
             return Err(wrong("a duration", "a date such as 2026-11-21T01:00:00Z"));
@@ -185,7 +186,7 @@ fn bind_computed(
     let number = match (literal, unit) {
         (Literal::Int(value), _) => bare(Number::Int(*value))?,
         (Literal::Decimal(value, _), _) => bare(Number::Float(*value))?,
-        (Literal::Duration(nanos), Unit::Duration | Unit::Either) => Number::Int(*nanos),
+        (Literal::Duration(nanos), Unit::Duration | Unit::Either) => *nanos,
         (Literal::Time(nanos), Unit::Instant) => Number::Int((*nanos).into()),
         (Literal::Duration(_), _) => return Err(wrong("a duration")),
         (Literal::Time(_), _) => return Err(wrong("a date")),
@@ -195,21 +196,14 @@ fn bind_computed(
     Ok(Scalar::Number(number))
 }
 
-/// Parts of a nanosecond that a bare decimal is read to. What is less is taken for none, as in a
-/// float that was written with all its digits.
-const NANOSECOND_PARTS: i128 = 1_000_000;
-
-/// A bare decimal as nanoseconds: an integer where it can be one, since times since 1970 are
-/// further apart as floats.
+/// A bare decimal as nanoseconds.
 fn scale(value: f64, text: &str, unit: u32) -> Number {
-    let (sign, magnitude) = match text.strip_prefix('-') {
-        Some(magnitude) => (-1, magnitude),
-        None => (1, text),
+    let (is_negative, magnitude) = match text.strip_prefix('-') {
+        Some(magnitude) => (true, magnitude),
+        None => (false, text),
     };
-    match multiply(magnitude, i128::from(unit) * NANOSECOND_PARTS) {
-        Some(parts) if parts % NANOSECOND_PARTS == 0 => {
-            Number::Int(sign * parts / NANOSECOND_PARTS)
-        }
+    match scaled(magnitude, unit) {
+        Some(Number::Int(nanos)) => Number::Int(if is_negative { -nanos } else { nanos }),
         _ => Number::Float(value * f64::from(unit)),
     }
 }

@@ -158,7 +158,7 @@ pub enum Literal {
     /// `true` or `false`.
     Bool(bool),
     /// A duration such as `1.5ms`, in nanoseconds.
-    Duration(i128),
+    Duration(Number),
     /// A date, in nanoseconds since the epoch.
     Time(i64),
 }

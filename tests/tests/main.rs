@@ -113,5 +113,6 @@ mod traps;
 mod truncated_responses;
 mod uncounted_packets;
 mod unread_bodies;
+mod unusual_values;
 mod views;
 mod write_status;

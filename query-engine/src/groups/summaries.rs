@@ -108,6 +108,12 @@ impl<'s> Summaries<'s> {
         let Some(intervals) = intervals.filter(|_| matched.other.events == 0) else {
             return Ok(false);
         };
+        // The sketch of a file does not tell durations below zero apart.
+        let has_negative = |group: &SummarizedGroup| group.totals.durations.min < 0;
+        if self.needs_durations && self.needs_sketches() && matched.groups.iter().any(has_negative)
+        {
+            return Ok(false);
+        }
         for (group, interval) in matched.groups.into_iter().zip(intervals) {
             let mut totals = group.totals;
             if !self.needs_durations {

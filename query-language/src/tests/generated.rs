@@ -162,11 +162,11 @@ fn terms() -> impl Strategy<Value = Term> {
     let leaf = prop_oneof![
         3 => fields.prop_map(|field| Term::Field(FieldPath::new(field))),
         1 => numbers.prop_map(Term::Number),
-        1 => (-3_i128..4).prop_map(Term::Duration),
+        1 => (-3_i128..4).prop_map(|nanos| Term::Duration(Number::Int(nanos))),
     ];
     let constants = prop_oneof![
         (1_i128..4).prop_map(|number| Term::Number(Number::Int(number))),
-        (-3_i128..4).prop_map(Term::Duration),
+        (-3_i128..4).prop_map(|nanos| Term::Duration(Number::Int(nanos))),
     ];
     let steps = proptest::collection::vec((operators.clone(), constants.clone()), 0..100);
     let chain = (leaf.clone(), operators.clone(), constants, steps).prop_map(

@@ -2,6 +2,7 @@
 
 use super::duration::{duration_length, wide_duration};
 use super::{IntegerUnit, TimeError, TimeErrorKind, parse_instant, trimmed};
+use crate::{Number, Value};
 
 /// Begin or end of a window of time, as written on a command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +50,11 @@ pub fn parse_bound(text: &str) -> Result<Bound, TimeError> {
         && !ago.starts_with('-')
         && duration_length(ago) == Some(ago.len())
     {
-        let nanos = wide_duration(ago).and_then(|nanos| i64::try_from(nanos).ok());
+        let nanos = wide_duration(ago).and_then(|nanos| match nanos {
+            Number::Int(nanos) => i64::try_from(nanos).ok(),
+            // Nobody knows what time it is now to the nanosecond.
+            Number::Float(nanos) => Value::Float(nanos.round()).whole(),
+        });
         let out_of_range = || TimeError::new(text, span, TimeErrorKind::DurationOutOfRange);
         return nanos.map(Bound::Ago).ok_or_else(out_of_range);
     }

@@ -1,6 +1,7 @@
 //! Durations: numbers with units.
 
 use super::{TimeError, TimeErrorKind, trimmed};
+use crate::value::Number;
 
 /// Nanoseconds in each unit. `m` is a minute, as `min`.
 const UNITS: [(&str, i128); 10] = [
@@ -22,7 +23,8 @@ const NANOS_MAX: u128 = 1 << 100;
 /// still fits in 128 bits.
 const FRACTION_LIMIT: i128 = 10_i128.pow(23);
 
-/// Nanoseconds of a duration: `10ms`, `1.5us`, `1h30m`, `-2s`. Spaces around it are ignored.
+/// Nanoseconds of a duration: `10ms`, `1.5us`, `1h30m`, `-2s`. Spaces around it are ignored. Parts
+/// of a nanosecond are refused.
 ///
 /// # Errors
 /// Gives the column, the reason, and what is expected.
@@ -34,9 +36,15 @@ pub fn parse_duration(text: &str) -> Result<i64, TimeError> {
         let rest = span.start + length..span.end;
         return Err(TimeError::new(text, rest, TimeErrorKind::NotADuration));
     }
-    wide_duration(duration)
-        .and_then(|nanos| i64::try_from(nanos).ok())
-        .ok_or_else(|| TimeError::new(text, span, TimeErrorKind::DurationOutOfRange))
+    let kind = match wide_duration(duration) {
+        Some(Number::Float(_)) => TimeErrorKind::PartOfNanosecond,
+        Some(Number::Int(nanos)) => match i64::try_from(nanos) {
+            Ok(nanos) => return Ok(nanos),
+            Err(_) => TimeErrorKind::DurationOutOfRange,
+        },
+        None => TimeErrorKind::DurationOutOfRange,
+    };
+    Err(TimeError::new(text, span, kind))
 }
 
 /// The number at the start of `text`: sign, digits, fraction, exponent.
@@ -79,20 +87,45 @@ pub(crate) fn duration_length(text: &str) -> Option<usize> {
     }
 }
 
+/// Parts of a nanosecond that a decimal is read to. What is less is taken for none, as in a float
+/// that was written with all its digits.
+const NANOSECOND_PARTS: i128 = 1_000_000;
+/// Units from this one on are read to nanoseconds: nobody writes a fraction of one in hours.
+const COARSE_NANOS: i128 = 60_000_000_000;
+
 /// Nanoseconds of a duration of [`duration_length`]; `None` when it is out of range.
-pub(crate) fn wide_duration(text: &str) -> Option<i128> {
-    let (is_negative, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
+pub(crate) fn wide_duration(text: &str) -> Option<Number> {
+    let (sign, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (-1, rest),
+        None => (1, text),
     };
-    let mut total = 0_i128;
+    let mut parts = 0_i128;
     while !rest.is_empty() {
         let number = number_prefix(rest);
         let (unit, nanos) = unit_prefix(&rest[number.len()..])?;
-        total = total.checked_add(multiply(number, nanos)?)?;
+        let read = if nanos < COARSE_NANOS {
+            multiply(number, nanos * NANOSECOND_PARTS)
+        } else {
+            multiply(number, nanos).and_then(|nanos| nanos.checked_mul(NANOSECOND_PARTS))
+        };
+        parts = parts.checked_add(read?)?;
         rest = &rest[number.len() + unit.len()..];
     }
-    Some(if is_negative { -total } else { total })
+    Some(of_parts(sign * parts))
+}
+
+/// A decimal without a sign times `unit` nanoseconds; `None` when it is out of range.
+pub(crate) fn scaled(magnitude: &str, unit: u32) -> Option<Number> {
+    multiply(magnitude, i128::from(unit) * NANOSECOND_PARTS).map(of_parts)
+}
+
+/// An integer where it can be one: large numbers are further apart as floats.
+fn of_parts(parts: i128) -> Number {
+    if parts % NANOSECOND_PARTS == 0 {
+        Number::Int(parts / NANOSECOND_PARTS)
+    } else {
+        Number::Float(parts as f64 / NANOSECOND_PARTS as f64)
+    }
 }
 
 fn has_digits(number: &str) -> bool {
@@ -107,7 +140,7 @@ fn unit_prefix(text: &str) -> Option<(&'static str, i128)> {
 }
 
 /// The decimal `number`, which has no sign, times `unit`, rounded to an integer; a half rounds up.
-pub(crate) fn multiply(number: &str, unit: i128) -> Option<i128> {
+fn multiply(number: &str, unit: i128) -> Option<i128> {
     let (decimal, exponent) = match number.split_once(['e', 'E']) {
         Some((decimal, exponent)) => (decimal, exponent.parse::<i32>().ok()?),
         None => (number, 0),

@@ -62,6 +62,9 @@ pub enum TimeErrorKind {
     /// The text is not a number with a unit, or a sequence of these.
     #[error("not a duration; expected a number with a unit such as 10ms, 1.5s or 1h30m")]
     NotADuration,
+    /// The duration has a fraction of a nanosecond, where only whole ones have a meaning.
+    #[error("not a whole number of nanoseconds")]
+    PartOfNanosecond,
     /// The duration needs more than 64 bits of nanoseconds.
     #[error("duration out of range; expected at most 106751d")]
     DurationOutOfRange,

@@ -47,7 +47,7 @@ pub use bound::{Bound, parse_bound};
 pub use duration::parse_duration;
 pub use error::{TimeError, TimeErrorKind};
 
-pub(crate) use duration::{duration_length, multiply, number_prefix, wide_duration};
+pub(crate) use duration::{duration_length, number_prefix, scaled, wide_duration};
 pub(crate) use parser::{begins_clock, begins_date, date_time_prefix};
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Number;
 
 const SECOND: i64 = NANOS_PER_SECOND;
 /// 2026-11-21, the first moment.
@@ -321,17 +322,28 @@ fn durations() {
         ("-2s", Some(-2_000_000_000)),
         ("-1m30s", Some(-90_000_000_000)),
         ("1e3ns", Some(1_000)),
-        ("5e-1ns", Some(1)),
-        ("0.4ns", Some(0)),
+        ("0.0000004ns", Some(0)),
         ("0e99d", Some(0)),
         ("1e-99d", Some(0)),
         ("2d", Some(172_800_000_000_000)),
-        ("0.333333333333333333333333333333333333s", Some(333_333_333)),
+        // What a program writes of 0.1 + 0.2.
+        ("0.30000000000000004s", Some(300_000_000)),
+        (
+            "0.333333333333333333333333333333333333h",
+            Some(1_200_000_000_000),
+        ),
         ("1e99d", None),
         ("1e99999999999d", None),
     ] {
         assert_eq!(duration_length(text), Some(text.len()), "{text}");
-        assert_eq!(wide_duration(text), expected, "{text}");
+        assert_eq!(wide_duration(text), expected.map(Number::Int), "{text}");
+    }
+    for (text, nanos) in [
+        ("0.4ns", 0.4),
+        ("-0.0004us", -0.4),
+        ("2s0.5ns", 2_000_000_000.5),
+    ] {
+        assert_eq!(wide_duration(text), Some(Number::Float(nanos)), "{text}");
     }
     for text in ["10", "10 ms", "10and", "10S", "ms", "-ms", "10msx", ""] {
         assert_eq!(duration_length(text), None, "{text}");
@@ -344,6 +356,8 @@ fn durations() {
             "5ms rest",
             "column 4: not a duration; expected a number with a unit such as 10ms",
         ),
+        ("0.4ns", "column 1: not a whole number of nanoseconds"),
+        ("1500.5ns", "column 1: not a whole number of nanoseconds"),
         (
             "106752d",
             "column 1: duration out of range; expected at most 106751d",

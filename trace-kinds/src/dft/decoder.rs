@@ -106,8 +106,12 @@ fn describe<V: DftVisitor>(
 ) {
     decoded.metadata += 1;
     // The times of a trace have one unit: those after this declaration may be meant otherwise.
-    let is_contradiction = matches!(metadata, Metadata::Unit(declared) if declared != unit);
-    decoded.broken += u64::from(is_contradiction);
+    let is_misread = match metadata {
+        Metadata::Unit(declared) => declared != unit,
+        Metadata::UnknownUnit => true,
+        Metadata::Name { .. } | Metadata::Other => false,
+    };
+    decoded.broken += u64::from(is_misread);
     visitor.metadata(metadata);
 }
 

@@ -20,6 +20,8 @@ pub enum Metadata {
     },
     /// The unit of all times of the file.
     Unit(TimeUnit),
+    /// A unit of all times that nobody knows.
+    UnknownUnit,
     /// Anything else: names of processes and threads, and additions of later versions.
     Other,
 }
@@ -63,9 +65,12 @@ impl Metadata {
                 },
                 None => Metadata::Other,
             },
-            (None, Scalar::Str(b"time_metric"), Scalar::Str(unit)) if record == b"CM" => {
-                TimeUnit::parse(unit).map_or(Metadata::Other, Metadata::Unit)
-            }
+            (None, Scalar::Str(b"time_metric"), unit) if record == b"CM" => match unit {
+                Scalar::Str(unit) => {
+                    TimeUnit::parse(unit).map_or(Metadata::UnknownUnit, Metadata::Unit)
+                }
+                _ => Metadata::UnknownUnit,
+            },
             _ => Metadata::Other,
         }
     }
@@ -77,7 +82,7 @@ impl Metadata {
             Metadata::Unit(declared) => {
                 unit.get_or_insert(declared);
             }
-            Metadata::Other => {}
+            Metadata::UnknownUnit | Metadata::Other => {}
         }
     }
 }

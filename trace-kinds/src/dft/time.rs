@@ -23,13 +23,17 @@ pub enum TimeUnit {
 impl TimeUnit {
     /// Reads the value of a `time_metric` record.
     pub fn parse(text: &[u8]) -> Option<TimeUnit> {
-        match text {
-            b"NS" => Some(TimeUnit::Nanosecond),
-            b"US" => Some(TimeUnit::Microsecond),
-            b"MS" => Some(TimeUnit::Millisecond),
-            b"S" => Some(TimeUnit::Second),
-            _ => None,
-        }
+        const UNITS: [(&[u8], TimeUnit); 4] = [
+            (b"NS", TimeUnit::Nanosecond),
+            (b"US", TimeUnit::Microsecond),
+            (b"MS", TimeUnit::Millisecond),
+            (b"S", TimeUnit::Second),
+        ];
+        // DFTracer writes capitals; other writers of the format are not as careful.
+        let known = UNITS
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(text));
+        known.map(|(_, unit)| *unit)
     }
 
     /// Nanoseconds in one unit.

@@ -67,6 +67,14 @@ impl<'a> FieldValue<'a> {
         }
     }
 
+    /// The value of an attribute that is asked for: also a map with entries, as text.
+    fn whole(value: AnyValue<'a>) -> FieldValue<'a> {
+        match value {
+            AnyValue::Map(list) if !list.is_empty() => FieldValue::Json(json_text(value)),
+            value => FieldValue::of(value),
+        }
+    }
+
     /// The value of an attribute. A map with entries has none: these are separate fields.
     pub(super) fn of(value: AnyValue<'a>) -> FieldValue<'a> {
         match value {
@@ -76,7 +84,7 @@ impl<'a> FieldValue<'a> {
             AnyValue::Bool(value) => FieldValue::Bool(value),
             AnyValue::Int(value) => FieldValue::Int(value),
             AnyValue::Double(value) => FieldValue::Float(value),
-            AnyValue::Array(list) => FieldValue::Json(array_text(list)),
+            AnyValue::Array(_) => FieldValue::Json(json_text(value)),
             AnyValue::Bytes(bytes) => FieldValue::Owned(hex(bytes)),
         }
     }
@@ -114,9 +122,9 @@ fn hex(bytes: &[u8]) -> String {
         })
 }
 
-/// A list as JSON text.
-fn array_text(list: List<'_>) -> String {
-    json_of(AnyValue::Array(list), VALUE_DEPTH_MAX).to_string()
+/// A list or a map as JSON text.
+fn json_text(value: AnyValue<'_>) -> String {
+    json_of(value, VALUE_DEPTH_MAX).to_string()
 }
 
 /// A value as JSON; damaged or too deeply nested ones become null.
@@ -196,7 +204,7 @@ pub(super) fn value_at<'a>(
     depth: usize,
 ) -> Option<FieldValue<'a>> {
     if attribute.key == path {
-        return Some(FieldValue::of(attribute.value));
+        return Some(FieldValue::whole(attribute.value));
     }
     let AnyValue::Map(list) = attribute.value else {
         return None;
