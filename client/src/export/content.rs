@@ -9,15 +9,17 @@ use trace_kinds::gzip::{Inflater, PiecePacket, is_gzip, is_piece};
 use trace_kinds::otlp::is_json;
 use trace_kinds::rocksdb::TraceHeader;
 
-use super::ExportOptions;
-use super::packet::{ExportStream, FileRange, PacketSource, StoredPacket, Unread};
+use super::packet::{ExportStream, FileRange, PacketSource, read};
 use super::report::{ExportedFile, Fidelity};
 use super::target::{AgentFolder, Output};
 use super::version::{Missing, Version};
+use super::{ExportOptions, SpanForm, otlp};
 use crate::ClientError;
 
 /// Endings of the names of compressed files; what is stored of some of them is their text.
 const COMPRESSED_ENDINGS: [&str; 4] = [".gz", ".gzip", ".zst", ".zstd"];
+/// Endings of the names of files of JSON.
+const JSON_ENDINGS: [&str; 3] = [".json", ".jsonl", ".ndjson"];
 /// Text of a member of gzip that is decompressed.
 const TEXT_BYTES_MAX: u64 = 1 << 30;
 
@@ -31,8 +33,9 @@ pub(super) fn export(
     options: &ExportOptions,
 ) -> Result<ExportedFile, ClientError> {
     let (mut written, mut output) = write(source, stream, version, folder.begin()?, false)?;
-    // A compressed file of which some packets are compressed and some are text.
-    if written.members > 0 && written.members < written.packets {
+    // A compressed file of which some packets are compressed and some are text, or one of spans of
+    // which some requests lack spans, and are not in its form.
+    if written.members > 0 && written.members < written.packets || written.rewritten > 0 {
         // The next one has the same path.
         drop(output);
         (written, output) = write(source, stream, version, folder.begin()?, true)?;
@@ -44,6 +47,11 @@ pub(super) fn export(
         name = folder.reserve(text);
         folder.check(&name, options.force)?;
         written.is_text = true;
+    }
+    let is_json = JSON_ENDINGS.iter().any(|ending| name.ends_with(ending));
+    if written.rewritten > 0 && !is_json {
+        name = folder.reserve(&format!("{name}.jsonl"));
+        folder.check(&name, options.force)?;
     }
     let path = output.finish(&name)?;
     let (fidelity, note) = written.verdict(version, length, is_exact);
@@ -76,6 +84,8 @@ pub(super) struct Written {
     pub(super) packet_bytes: u64,
     /// Packets that are members of gzip, or pieces of one.
     members: u64,
+    /// Requests that are not as they were in the file: a copy has some of their spans.
+    rewritten: u64,
     pub(super) missing: Missing,
     /// Whether the bytes up to the length that the producer reported have its checksum.
     has_prefix: bool,
@@ -100,6 +110,14 @@ impl Written {
         }
         if !self.missing.is_empty() {
             return (Fidelity::Incomplete, Some(self.missing.to_string()));
+        }
+        if self.rewritten > 0 {
+            let note = format!(
+                "{} of the {} requests lack spans that were in the file that was pushed; all are \
+                 written as lines of JSON",
+                self.rewritten, self.packets
+            );
+            return (Fidelity::Incomplete, Some(note));
         }
         if self.is_text {
             let note = "this is the text of the compressed file that was pushed; its compressed \
@@ -131,8 +149,8 @@ impl Written {
     }
 }
 
-/// Writes the packets of a file; with `as_text` the text of gzip members. What cannot be read is
-/// skipped and noted.
+/// Writes the packets of a file; with `as_text` the text of gzip members, and spans as JSON. What
+/// cannot be read is skipped and noted.
 pub(super) fn write(
     source: &dyn PacketSource,
     stream: &ExportStream,
@@ -150,6 +168,7 @@ pub(super) fn write(
             written.packets += 1;
             written.packet_bytes += bytes.len() as u64;
             written.members += u64::from(is_compressed(stream.kind, &bytes));
+            written.rewritten += u64::from(is_rewritten(stream.kind, &bytes, packet.origin));
             content(stream.kind, bytes, packet.origin, as_text)
         });
         match content {
@@ -179,16 +198,16 @@ fn is_compressed(kind: Kind, packet: &[u8]) -> bool {
     }
 }
 
-/// The bytes of a packet; the inner error says why they are damaged.
-pub(super) fn read(
-    source: &dyn PacketSource,
-    packet: &StoredPacket,
-) -> Result<Result<Vec<u8>, String>, ClientError> {
-    match source.read(packet) {
-        Ok(bytes) => Ok(Ok(bytes)),
-        Err(Unread::Damaged(what)) => Ok(Err(what)),
-        Err(Unread::Failed(error)) => Err(error),
-    }
+/// Whether a packet of spans is another request than the one in its file.
+fn is_rewritten(kind: Kind, packet: &[u8], origin: Option<FileRange>) -> bool {
+    let length = packet.len() as u64;
+    let is_own = |range: FileRange| range.bytes == length || has_length_before(range, packet);
+    kind == Kind::Otlp && origin.is_some_and(|range| !is_own(range))
+}
+
+/// Whether a request in protobuf follows its length in the file.
+fn has_length_before(range: FileRange, packet: &[u8]) -> bool {
+    range.bytes == packet.len() as u64 + 4 && !is_json(packet)
 }
 
 /// The bytes of the file that a packet contains.
@@ -206,11 +225,10 @@ fn content(
             }
             Ok(packet)
         }
+        Kind::Otlp if as_text => otlp::encoded(&packet, SpanForm::JsonLines),
         Kind::Otlp => {
-            let length = packet.len();
-            let prefix = u32::try_from(length).map_err(|error| error.to_string())?;
-            // In the file, the request follows its length.
-            if origin.is_some_and(|range| range.bytes == length as u64 + 4) && !is_json(&packet) {
+            let prefix = u32::try_from(packet.len()).map_err(|error| error.to_string())?;
+            if origin.is_some_and(|range| has_length_before(range, &packet)) {
                 packet.splice(0..0, prefix.to_be_bytes());
             }
             Ok(packet)

@@ -5,8 +5,7 @@ use std::borrow::Cow;
 use trace_kinds::otlp::{is_json, to_json_line, to_protobuf};
 
 use super::SpanForm;
-use super::content::read;
-use super::packet::{ExportStream, PacketSource};
+use super::packet::{ExportStream, PacketSource, read};
 use super::report::{ExportedFile, Fidelity};
 use super::target::AgentFolder;
 use super::version::Missing;
@@ -65,7 +64,7 @@ pub(super) fn export(
 }
 
 /// A request as it is written to the file.
-fn encoded(packet: &[u8], form: SpanForm) -> Result<Vec<u8>, String> {
+pub(super) fn encoded(packet: &[u8], form: SpanForm) -> Result<Vec<u8>, String> {
     let failed = |error: trace_kinds::DecodeError| error.to_string();
     match form {
         SpanForm::JsonLines => {

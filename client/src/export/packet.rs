@@ -122,3 +122,15 @@ impl ExportStream {
         self
     }
 }
+
+/// The bytes of a packet; the inner error says why they are damaged.
+pub(super) fn read(
+    source: &dyn PacketSource,
+    packet: &StoredPacket,
+) -> Result<Result<Vec<u8>, String>, ClientError> {
+    match source.read(packet) {
+        Ok(bytes) => Ok(Ok(bytes)),
+        Err(Unread::Damaged(what)) => Ok(Err(what)),
+        Err(Unread::Failed(error)) => Err(error),
+    }
+}

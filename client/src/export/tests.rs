@@ -391,3 +391,62 @@ fn a_file_that_is_not_completed_is_removed() {
     let agent = fs::read_dir(folder.path().join("agent")).unwrap();
     assert_eq!(agent.count(), 0);
 }
+
+/// A copy with a query has some spans of a request: what it has is written, in one form.
+#[test]
+fn requests_that_lack_spans_are_written_as_json() {
+    let request = |names: &[&str]| {
+        let span = |(id, name): (usize, &&str)| {
+            format!(
+                "{{\"traceId\":\"000102030405060708090a0b0c0d0e0f\",\"spanId\":\"{id:016x}\",\
+                 \"name\":\"{name}\",\"startTimeUnixNano\":\"1\",\"endTimeUnixNano\":\"2\"}}"
+            )
+        };
+        let spans: Vec<String> = (1..).zip(names).map(span).collect();
+        let spans = spans.join(",");
+        format!("{{\"resourceSpans\":[{{\"scopeSpans\":[{{\"spans\":[{spans}]}}]}}]}}\n")
+            .into_bytes()
+    };
+    let message = |names: &[&str]| trace_kinds::otlp::to_protobuf(&request(names)).unwrap();
+    let with_length = |message: Vec<u8>| message.len() as u64 + 4;
+    // The first request is whole, and the second one lacks a span.
+    let (whole, part) = (["a", "b"], ["c"]);
+    let was = request(&["c", "d"]);
+    let of_json = vec![
+        (request(&whole), request(&whole).len() as u64),
+        (message(&part), was.len() as u64),
+    ];
+    let of_protobuf = vec![
+        (message(&whole), with_length(message(&whole))),
+        (message(&part), with_length(message(&["c", "d"]))),
+    ];
+    for (path, packets, name) in [
+        ("/x/spans.jsonl", of_json, "spans.jsonl"),
+        ("/x/spans.pb", of_protobuf, "spans.pb.jsonl"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let length = packets.iter().map(|(_, bytes)| *bytes).sum::<u64>();
+        let mut memory = Memory::default();
+        memory.push(Pushed {
+            packets,
+            ..Pushed::new("s", Kind::Otlp, path, 1, &vec![0; length as usize])
+        });
+        let report = run(&memory, folder.path());
+        assert_eq!(outcome(&report), [(name.to_owned(), Fidelity::Incomplete)]);
+        let note = report.files[0].note.as_deref().unwrap();
+        assert!(note.starts_with("1 of the 2 requests lack spans"), "{note}");
+        let text = fs::read_to_string(&report.files[0].path).unwrap();
+        let names: Vec<String> = text
+            .lines()
+            .flat_map(|line| {
+                let line: serde_json::Value = serde_json::from_str(line).unwrap();
+                let spans = line["resourceSpans"][0]["scopeSpans"][0]["spans"].clone();
+                let spans = spans.as_array().unwrap().clone();
+                spans
+                    .into_iter()
+                    .map(|span| span["name"].as_str().unwrap().to_owned())
+            })
+            .collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+}
