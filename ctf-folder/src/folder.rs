@@ -105,6 +105,12 @@ impl TraceFolder {
         }
     }
 
+    /// Whether a stream does not say when it begins and ends: there is no intersection then.
+    pub fn lacks_times(&self) -> bool {
+        let TimeWindow { from, to } = self.intersection();
+        (from.is_none() || to.is_none()) && !self.streams.is_empty()
+    }
+
     /// Whether its streams have no time in common: nothing is in their intersection.
     pub fn is_disjoint(&self) -> bool {
         let TimeWindow { from, to } = self.intersection();

@@ -70,7 +70,7 @@ struct Filters<'f> {
 }
 
 /// Whether the filter or the result, whose fields are in the table, needs durations.
-fn needs_durations(filter: Option<&Filter>, table: &FieldTable) -> bool {
+pub(crate) fn needs_durations(filter: Option<&Filter>, table: &FieldTable) -> bool {
     let mut table = table.clone();
     let _program = filter.map(|filter| Program::compile(filter, &mut table));
     table.paths().iter().any(FieldPath::is_duration)

@@ -231,7 +231,8 @@ fn report_line(report: &StreamReport) -> String {
     );
     for (count, what) in [
         (report.duplicates, "already on the server"),
-        (report.not_durable, "not yet durable"),
+        (report.not_recorded, "not recorded"),
+        (report.not_durable - report.not_recorded, "not yet durable"),
     ] {
         if count > 0 {
             line.push_str(&format!(", {count} {what}"));
@@ -260,7 +261,16 @@ fn print(
             counted(reports.len() as u64, "stream")
         )
     })?;
-    Ok(Exit::Done)
+    let not_recorded: u64 = reports.iter().map(|report| report.not_recorded).sum();
+    if not_recorded > 0 {
+        context.note(format!(
+            "note: no recording takes {}, which the memory of the server has for a while: push \
+             with --storage, or start a recording first. `tracehold buffer copy` stores what is \
+             still there",
+            counted(not_recorded, "packet")
+        ));
+    }
+    Ok(Exit::of_integrity(not_recorded == 0))
 }
 
 #[cfg(test)]
@@ -269,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_line_of_a_stream_says_what_is_not_as_expected() {
-        let report = |events, duplicates, not_durable| StreamReport {
+        let report = |events, duplicates, (not_durable, not_recorded)| StreamReport {
             path: "t.pfw".into(),
             agent: "host".to_owned(),
             stream: "t".to_owned(),
@@ -282,14 +292,20 @@ mod tests {
             unreadable_records: 0,
             duplicates,
             not_durable,
+            not_recorded,
             remark: None,
         };
         let size = bytes_text(9);
         for (report, events, more) in [
-            (report(None, 0, 0), "", ""),
-            (report(Some(1), 0, 0), "1 event, ", ""),
-            (report(None, 1, 0), "", ", 1 already on the server"),
-            (report(None, 0, 2), "", ", 2 not yet durable"),
+            (report(None, 0, (0, 0)), "", ""),
+            (report(Some(1), 0, (0, 0)), "1 event, ", ""),
+            (report(None, 1, (0, 0)), "", ", 1 already on the server"),
+            (report(None, 0, (2, 0)), "", ", 2 not yet durable"),
+            (
+                report(None, 0, (2, 1)),
+                "",
+                ", 1 not recorded, 1 not yet durable",
+            ),
         ] {
             let line = format!("t.pfw: 2 packets, {events}{size} as dft host/t{more}");
             assert_eq!(report_line(&report), line);

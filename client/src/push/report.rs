@@ -67,6 +67,9 @@ pub struct StreamReport {
     pub duplicates: u64,
     /// Packets of those that were not durable when acknowledged.
     pub not_durable: u64,
+    /// Packets of those that no recording took: they are in the memory of the server only.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub not_recorded: u64,
     /// A note about the file for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,

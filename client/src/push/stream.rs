@@ -151,6 +151,7 @@ impl StreamPush {
             unreadable_records: 0,
             duplicates: 0,
             not_durable: 0,
+            not_recorded: 0,
             remark: None,
         }
     }
@@ -307,6 +308,11 @@ impl StreamPush {
             report.events = report.events.zip(events(&receipts)).map(|(a, b)| a + b);
             report.duplicates += count(|receipt| receipt.duplicate);
             report.not_durable += count(|receipt| !receipt.durable);
+            if target.storage.is_none() {
+                let has_storage = |receipt: &Receipt| receipt.more.contains_key("storage");
+                let lost = receipts.iter().filter(|receipt| !has_storage(receipt));
+                report.not_recorded += lost.count() as u64;
+            }
             let next = report.resumed_at + report.packets;
             locked(acknowledged).add(target, &receipts, next);
             (self.watch)(PushEvent::Advanced { bytes: advance });

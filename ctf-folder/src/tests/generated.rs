@@ -287,6 +287,22 @@ fn streams_without_a_common_time_are_disjoint() {
     }
 }
 
+#[test]
+fn streams_without_times_have_no_intersection() {
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = "/* CTF 1.8 */\n\
+        typealias integer { size = 8; align = 8; signed = false; } := u8;\n\
+        trace { major = 1; minor = 8; byte_order = le; };\n\
+        stream { event.header := struct { u8 id; }; };\n\
+        event { name = e; id = 0; fields := struct { u8 v; }; };\n";
+    std::fs::write(folder.path().join("metadata"), metadata).unwrap();
+    std::fs::write(folder.path().join("stream"), [0, 1, 0, 2]).unwrap();
+    assert!(open(folder.path())[0].lacks_times());
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "", &[("a", stream(1, &three()))]);
+    assert!(!open(folder.path())[0].lacks_times());
+}
+
 fn compare_intersection(path: &Path, text: &[u8]) {
     let mut program = std::process::Command::new("babeltrace2");
     let run = program

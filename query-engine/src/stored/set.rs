@@ -20,6 +20,7 @@ use crate::dft::hash_names::{decode_names, unit_of};
 use crate::dft::needs_names;
 use crate::evidence::EVERYTHING;
 use crate::open_sidecar::OpenSidecar;
+use crate::plan::needs_durations;
 use crate::{Cancel, ChunkSource, ReadError, Request};
 
 /// The leaves of one or more storages, opened for one query.
@@ -304,6 +305,29 @@ impl StorageSet {
             candidates.push(LeafRanges { leaf, ranges });
         }
         Ok(candidates)
+    }
+
+    /// Whether a reader of single packets finds all events of the query: not if it asks for
+    /// durations of slices that begin in one packet and end in another.
+    ///
+    /// # Errors
+    ///
+    /// When the query has no meaning in all leaves together: their bare numbers have different
+    /// units.
+    pub fn is_of_packets(&self, request: &Request) -> Result<bool, ReadError> {
+        let filter = self.bind(request)?;
+        if !needs_durations(filter.as_ref(), &FieldTable::new()) {
+            return Ok(true);
+        }
+        let spans_packets = |open: &OpenLeaf| {
+            let slices = open.slices.as_ref();
+            // Without an index, nobody knows.
+            let begins = |(stream, number): &(Arc<StreamSlices>, usize)| {
+                open.sidecar.is_none() || stream.has_begins(*number)
+            };
+            slices.is_some_and(begins)
+        };
+        Ok(!self.leaves.iter().any(spans_packets))
     }
 
     pub(super) fn bind(&self, request: &Request) -> Result<Option<Filter>, ReadError> {

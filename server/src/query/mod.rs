@@ -19,5 +19,5 @@ pub(crate) use pieces::Summary;
 pub(crate) use queries::{Permit, Queries};
 pub(crate) use question::{AnswerError, Question, ResultKind, RowsFormat};
 pub(crate) use table_files::{TableFile, table_columns};
-pub(crate) use time_bases::{declarations, time_bases};
+pub(crate) use time_bases::{declarations, is_of_packets, time_bases};
 pub(crate) use unreadable::{Unreadable, UnreadableData};

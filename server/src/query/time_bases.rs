@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use io_trace::Cause;
-use query_engine::{StorageSet, StreamDeclarations};
+use query_engine::{ReadError, Request, StorageSet, StreamDeclarations};
+use query_language::Query;
 use storage_core::{Engine, LeafBases, StorageError};
 use storage_format::data_file::LeafPath;
 use storage_format::{AgentId, Kind, LeafId, StorageId, StreamId, TimeBasis};
@@ -49,6 +50,28 @@ pub(crate) async fn declarations(
     let read = move || StorageSet::open(streams, None)?.declarations(with_names);
     let read = tokio::task::spawn_blocking(read).await;
     Ok(read.map_err(|_| StorageError::Stopping)??)
+}
+
+/// Whether a copy, which reads each packet by itself, finds all events of a query in the `wanted`
+/// streams of a storage.
+///
+/// # Errors
+/// When a number in the query has no unit, and the streams have several; when the storage does not
+/// exist or cannot be read.
+pub(crate) async fn is_of_packets(
+    engine: &Engine,
+    id: StorageId,
+    query: &str,
+    wanted: impl Fn(&LeafPath) -> bool,
+) -> Result<bool, AnswerError> {
+    let leaves = leaves_among(engine, id, Cause::Query, wanted).await?;
+    let request = Request {
+        query: Some(Query::parse(query).map_err(ReadError::from)?),
+        ..Request::default()
+    };
+    let check = move || StorageSet::open(leaves, None)?.is_of_packets(&request);
+    let checked = tokio::task::spawn_blocking(check).await;
+    Ok(checked.map_err(|_| StorageError::Stopping)??)
 }
 
 /// The time bases of leaves that depend on the trace metadata of their agent.

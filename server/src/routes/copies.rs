@@ -12,6 +12,7 @@ use recording::{Instant, ProcessorConfig, RecordingError, StorageCopySpec, check
 use serde::{Deserialize, Serialize};
 use storage_core::{CopyListener, CopyReport, CopySelection, Declaring, LeafBases, NewStorage};
 use storage_format::data_file::LeafPath;
+use storage_format::limits::STORAGE_NAME_BYTES_MAX;
 use storage_format::{AgentId, Kind, StorageId, StreamId, StreamNames};
 use tokio::sync::mpsc;
 use trace_kinds::StreamContext;
@@ -26,10 +27,12 @@ use crate::app_state::AppState;
 use crate::ingest::prefers_async;
 use crate::jobs::{JobDocument, JobHandle, JobKind};
 use crate::problem::Problem;
-use crate::query::{declarations, time_bases};
+use crate::query::{declarations, is_of_packets, time_bases};
 
 /// Maximum number of copied packets whose provenance has yet to be recorded.
 const COPIED_WAITING_MAX: usize = 1024;
+/// What the name of a copy without one ends with.
+const COPY_ENDING: &str = "-copy";
 
 /// A selection to copy, and its target.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -152,7 +155,7 @@ pub(super) async fn copy(
     let plan = CopyPlan {
         source,
         target: request.storage,
-        name: request.name.unwrap_or(info.name),
+        name: request.name.unwrap_or_else(|| copy_name(&info.name)),
         selection: CopySelection {
             kinds: kinds.collect::<Result<_, _>>()?,
             from,
@@ -217,13 +220,17 @@ async fn fill(
     job: &JobHandle,
 ) -> Result<StorageCopyDocument, Problem> {
     let engine = &app.engine;
-    let incomplete = engine.storages().unknown(plan.source)?;
+    let mut incomplete = engine.storages().unknown(plan.source)?;
     let missing_packets = engine.storages().missing_packets(plan.source)?;
     if plan.depends_on_times() {
         let selection = &plan.selection;
         let includes =
             |path: &LeafPath| selection.includes_stream(&path.agent, &path.stream, path.kind);
         let has_chain = plan.has_chain();
+        if let Some(query) = &plan.query {
+            let is_found = is_of_packets(engine, plan.source, query, includes).await?;
+            incomplete = incomplete.or_else(|| (!is_found).then(|| SLICES_MISSED.to_owned()));
+        }
         let bases = time_bases(engine, plan.source, includes).await?;
         let declared = declarations(engine, plan.source, has_chain, includes).await?;
         plan.selection.bases = bases;
@@ -270,6 +277,19 @@ async fn fill(
         }
     }
 }
+
+/// The name of a copy without one. That of its source would be the name of two storages.
+fn copy_name(source: &str) -> String {
+    let mut name = source.to_owned();
+    let room = STORAGE_NAME_BYTES_MAX.saturating_sub(COPY_ENDING.len());
+    name.truncate(name.floor_char_boundary(room));
+    name + COPY_ENDING
+}
+
+/// Why a copy may lack packets although all of the storage could be read.
+const SLICES_MISSED: &str = "slices of Chrome traces that begin in one packet and end in another \
+                            have no duration in a copy: packets whose slices match by their \
+                            duration may be missing";
 
 fn saver_chain() -> Vec<ProcessorConfig> {
     vec![ProcessorConfig::Saver { kinds: None }]

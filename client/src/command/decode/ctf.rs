@@ -78,6 +78,11 @@ fn decode_to(
     }
     let mut is_empty = has_no_files(context, &traces);
     if selection.babeltrace.stream_intersection {
+        if let Some(trace) = traces.iter().find(|trace| trace.lacks_times()) {
+            let what = "--stream-intersection needs packets with begin and end times, and not all \
+                        streams have them; run the command without it";
+            return Err(CommandError::damage(trace.path.display(), what));
+        }
         for trace in traces.iter().filter(|trace| trace.is_disjoint()) {
             let path = trace.path.display();
             context.note(format!("{path}: its streams have no time in common"));
