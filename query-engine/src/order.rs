@@ -7,7 +7,7 @@
 //! number of files.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 use std::ops::ControlFlow;
 
 use crate::ReadError;
@@ -61,6 +61,8 @@ pub(crate) struct Merge<K> {
     heads: BinaryHeap<Reverse<(K, usize)>>,
     memory: usize,
     budget: usize,
+    /// Whether rows are drained while others arrive.
+    is_drained: bool,
     fan_in: usize,
     levels: usize,
     spills: u64,
@@ -75,9 +77,18 @@ impl<K: RunKey> Merge<K> {
             heads: BinaryHeap::new(),
             memory: 0,
             budget,
+            is_drained: false,
             fan_in: FAN_IN,
             levels: LEVELS,
             spills: 0,
+        }
+    }
+
+    /// The same for rows that are drained while others arrive: the earliest stay in memory.
+    pub(crate) fn drained(self) -> Self {
+        Merge {
+            is_drained: true,
+            ..self
         }
     }
 
@@ -152,29 +163,60 @@ impl<K: RunKey> Merge<K> {
         }
     }
 
-    /// Merges the runs in memory into one in a file, and runs in files if there are many.
+    /// Merges runs in memory into one in a file, and runs in files if there are many.
     fn spill(&mut self) -> std::io::Result<()> {
-        self.merge_to_file(None, 0)?;
+        let spilled = self.spilled();
+        self.merge_to_file(&spilled, 0)?;
         self.spills += 1;
         for level in 0..self.levels {
-            let sources = self.sources.iter().flatten();
-            let runs = sources.filter(|source| source.level() == Some(level));
-            if runs.count() < self.fan_in {
+            let slots = self.slots(Some(level));
+            if slots.len() < self.fan_in {
                 break;
             }
-            self.merge_to_file(Some(level), (level + 1).min(self.levels - 1))?;
+            self.merge_to_file(&slots, (level + 1).min(self.levels - 1))?;
         }
         Ok(())
     }
 
-    /// Merges the runs of level `from`, or those in memory for `None`, into one in a file of level
-    /// `to`.
-    fn merge_to_file(&mut self, from: Option<usize>, to: usize) -> std::io::Result<()> {
-        let is_merged =
-            |slot: usize| matches!(&self.sources[slot], Some(source) if source.level() == from);
+    /// The slots of the runs of a level, or of those in memory for `None`.
+    fn slots(&self, level: Option<usize>) -> HashSet<usize> {
+        let sources = self.sources.iter().enumerate();
+        let of_level = sources.filter(|(_, source)| {
+            source
+                .as_ref()
+                .is_some_and(|source| source.level() == level)
+        });
+        of_level.map(|(slot, _)| slot).collect()
+    }
+
+    /// The runs in memory that are spilled: all, or those that are needed last, so that a quarter
+    /// of the budget is free.
+    fn spilled(&self) -> HashSet<usize> {
+        let mut slots = self.slots(None);
+        if !self.is_drained {
+            return slots;
+        }
+        let mut heads: Vec<&(K, usize)> = self.heads.iter().map(|Reverse(head)| head).collect();
+        heads.sort_unstable();
+        let mut kept = 0;
+        for (_, slot) in heads {
+            let Some(Source::Memory { run, .. }) = &self.sources[*slot] else {
+                continue;
+            };
+            kept += run.size();
+            if kept > self.budget / 4 * 3 {
+                break;
+            }
+            slots.remove(slot);
+        }
+        slots
+    }
+
+    /// Merges runs into one in a file of level `to`.
+    fn merge_to_file(&mut self, slots: &HashSet<usize>, to: usize) -> std::io::Result<()> {
         let (mut heads, others): (BinaryHeap<_>, BinaryHeap<_>) = std::mem::take(&mut self.heads)
             .into_iter()
-            .partition(|head| is_merged(head.0.1));
+            .partition(|head| slots.contains(&head.0.1));
         self.heads = others;
         let mut writer = SpillWriter::new()?;
         while let Some(Reverse((_, slot))) = heads.pop() {
@@ -211,9 +253,9 @@ mod tests {
                 proptest::collection::vec((-50_i64..50, "[a-z]{0,9}"), 0..40), 0..12),
             budget in 0_usize..4_000,
             watermarks in proptest::collection::vec(-60_i64..60, 0..3),
-            (fan_in, levels) in (2_usize..4, 1_usize..3),
+            (fan_in, levels, is_drained) in (2_usize..4, 1_usize..3, any::<bool>()),
         ) {
-            let mut merge = Merge { fan_in, levels, ..Merge::new(budget) };
+            let mut merge = Merge { fan_in, levels, is_drained, ..Merge::new(budget) };
             let mut expected = Vec::new();
             for (task, rows) in runs.iter().enumerate() {
                 let mut run = Run::default();

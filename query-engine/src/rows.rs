@@ -240,7 +240,7 @@ impl Writer {
             .map(|task| (first[task.number as usize], task.number))
             .collect();
         Writer {
-            merge: Merge::new(limits.waiting_bytes_max),
+            merge: Merge::new(limits.waiting_bytes_max).drained(),
             open,
             first,
         }

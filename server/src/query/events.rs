@@ -36,6 +36,10 @@ pub(super) fn event_columns(kind: Kind) -> Vec<String> {
     names.map(|name| (*name).to_owned()).collect()
 }
 
+/// A file of events has the memory of so many queries for rows that wait: it has all rows of a
+/// storage, whose streams have the same times, and one file is made at a time.
+const SHARES_OF_QUERIES: usize = 2;
+
 /// Why a file of events was not made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EventsError {
@@ -130,7 +134,11 @@ impl Queries {
                 missing: missing(&self.engine, &[id]),
                 ..Request::default()
             },
-            limits: self.limits,
+            limits: Limits {
+                waiting_bytes_max: (self.limits.waiting_bytes_max)
+                    .saturating_mul(SHARES_OF_QUERIES),
+                ..self.limits
+            },
             cache: self.filter_cache(),
             bytes_max,
         })
