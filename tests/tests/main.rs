@@ -37,6 +37,7 @@ mod encrypted;
 mod event_files;
 mod exports;
 mod fairness;
+mod field_names;
 mod finalization;
 mod foreign_archives;
 mod foreign_files;

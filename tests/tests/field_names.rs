@@ -1,0 +1,113 @@
+//! Names of fields in backquotes mean the same wherever a field is named, on the command line and
+//! over HTTP; and what is no field is refused.
+
+use std::fs;
+
+use harness::Server;
+use serde_json::{Value, json};
+
+use crate::queries::{push, run, settings};
+
+/// The event as a row.
+const ROW: &str = "{\"name\":\"a\",\"odd, name\":\"x\",\"dur\":5000}";
+
+/// Arguments of the command line, the same over HTTP, and the lines of the result.
+struct Case {
+    options: &'static [&'static str],
+    body: Value,
+    lines: &'static [&'static str],
+}
+
+fn cases() -> Vec<Case> {
+    vec![
+        Case {
+            options: &["--fields", "`name`,`odd, name`, dur"],
+            body: json!({ "fields": ["`name`", "odd, name", "dur"] }),
+            lines: &[ROW],
+        },
+        Case {
+            options: &["--fields", "`name`", "--fields", "`odd, name`,dur"],
+            body: json!({ "fields": ["name", "`odd, name`", " dur "] }),
+            lines: &[ROW],
+        },
+        Case {
+            options: &["--fields", "` led`"],
+            body: json!({ "fields": ["` led`"] }),
+            lines: &["{\" led\":3}"],
+        },
+        Case {
+            options: &["--aggregate", "sum:`i`, max:`odd, name`,`min:odd, name`"],
+            body: json!({ "aggregate": "sum:`i`, max:`odd, name`,`min:odd, name`" }),
+            lines: &["{\"sum:i\":7,\"max:odd, name\":\"x\",\"min:odd, name\":\"x\"}"],
+        },
+        Case {
+            options: &["--histogram", "`i`", "--order-by", "`i_from`"],
+            body: json!({ "histogram": "`i`", "order_by": "`i_from`" }),
+            lines: &["{\"i_from\":4,\"count\":1}"],
+        },
+        Case {
+            options: &["--histogram", "` led`"],
+            body: json!({ "histogram": "` led`" }),
+            lines: &["{\" led_from\":2,\"count\":1}"],
+        },
+        Case {
+            options: &["--group-by", "`odd, name`", "--aggregate", "count:`i`"],
+            body: json!({ "group_by": "`odd, name`", "aggregate": "count:`i`" }),
+            lines: &["{\"odd, name\":\"x\",\"count:i\":1}"],
+        },
+    ]
+}
+
+#[test]
+fn names_in_backquotes_are_the_same_everywhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.pfw");
+    let args = "{\"odd, name\":\"x\",\"i\":7,\" led\":3}";
+    let line = format!(
+        "{{\"name\":\"a\",\"cat\":\"c\",\"pid\":1,\"tid\":2,\"ts\":1,\"dur\":5,\"ph\":\"X\",\
+         \"args\":{args}}}\n"
+    );
+    fs::write(&path, line).unwrap();
+    let file = path.to_str().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = server.api().create_storage("names");
+    push(&server, &storage, &path, "4096");
+    let url = server.url();
+    let http = format!("/storages/{storage}/query");
+    for case in cases() {
+        let stored = ["--server", url.as_str(), "--storage", storage.as_str()];
+        for source in [&[file][..], &stored] {
+            let words = [&["query"], source, &["--format", "ndjson"], case.options].concat();
+            let (code, out, errors) = run(&words);
+            let lines: Vec<&str> = out.lines().collect();
+            assert_eq!(
+                (code, &lines[..], &*errors),
+                (0, case.lines, ""),
+                "{words:?}"
+            );
+        }
+        let answer = server.api().call("POST", &http, Some(&case.body));
+        let text = String::from_utf8(answer.body.clone()).unwrap();
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.contains("summary"))
+            .collect();
+        assert_eq!(lines, case.lines, "{}", case.body);
+    }
+    for options in [
+        ["--fields", ""],
+        ["--fields", "dur,"],
+        ["--fields", "dur desc"],
+        ["--fields", "`dur"],
+        ["--histogram", " "],
+        ["--aggregate", "sum:`dur"],
+    ] {
+        let (code, out, errors) = run(&[&["query", file], &options[..]].concat());
+        assert_eq!((code, &*out), (2, ""), "{options:?} {errors}");
+        assert!(errors.contains("expected a"), "{options:?} {errors}");
+    }
+    for body in [json!({ "fields": [""] }), json!({ "histogram": "`i" })] {
+        let answer = server.api().call("POST", &http, Some(&body));
+        assert_eq!(answer.status, 400, "{body} {}", answer.brief());
+    }
+}
