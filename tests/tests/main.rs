@@ -113,6 +113,7 @@ mod tokens;
 mod traps;
 mod truncated_responses;
 mod uncounted_packets;
+mod units_together;
 mod unread_bodies;
 mod views;
 mod write_status;
