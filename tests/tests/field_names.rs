@@ -111,3 +111,40 @@ fn names_in_backquotes_are_the_same_everywhere() {
         assert_eq!(answer.status, 400, "{body} {}", answer.brief());
     }
 }
+
+/// A field whose value is an object is there, and the note names one of its members.
+#[test]
+fn an_object_is_no_missing_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.pfw");
+    let line = |args: &str| {
+        format!(
+            "{{\"name\":\"a\",\"cat\":\"c\",\"pid\":1,\"tid\":2,\"ts\":1,\"dur\":5,\"ph\":\"X\",\
+             \"args\":{args}}}\n"
+        )
+    };
+    let lines = [
+        "{\"nest\":{\"to\":{\"x\":1}},\"empty\":{}}",
+        "{\"a.b\":1,\"list\":[1]}",
+    ];
+    fs::write(&path, lines.map(line).concat()).unwrap();
+    let file = path.to_str().unwrap();
+    let missing = "none of the first 2 events has the field args.";
+    for (query, note) in [
+        (
+            "nest == 'x'",
+            "the field args.nest is an object; one of its members is args.nest.to.x\n",
+        ),
+        ("empty == 'x'", ""),
+        ("list == 'x'", ""),
+        ("nest.to.x == 2", ""),
+        ("a == 'x'", &format!("{missing}a, but args.a.b\n")),
+        (
+            "nosuchfield == 'x'",
+            &format!("{missing}nosuchfield; `tracehold fields` lists all\n"),
+        ),
+    ] {
+        let (code, out, errors) = run(&["query", file, query]);
+        assert_eq!((code, &*out, &*errors), (1, "", note), "{query}");
+    }
+}
