@@ -148,3 +148,44 @@ fn an_object_is_no_missing_field() {
         assert_eq!((code, &*out, &*errors), (1, "", note), "{query}");
     }
 }
+
+/// A text with a record as an example is no trace of the folder that it is in.
+#[test]
+fn a_text_with_an_example_in_a_folder_is_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let line =
+        "{\"name\":\"a\",\"cat\":\"c\",\"pid\":1,\"tid\":2,\"ts\":1,\"dur\":5,\"ph\":\"X\"}\n";
+    let traces = folder.path().join("traces");
+    fs::create_dir(&traces).unwrap();
+    let texts = [
+        ("notes.md", format!("# Notes\n\n{line}"), 0),
+        ("links.md", format!("[a link](b)\n{line}"), 0),
+        ("lines", line.to_owned(), 1),
+        ("array", format!("\n[\n{line}"), 1),
+        ("records", format!("[ {line}]"), 1),
+        // Its name says what it is, and its first line is damaged.
+        ("torn.pfw", format!("orn\n{line}"), 1),
+    ];
+    for (name, text, _) in &texts {
+        fs::write(traces.join(name), text).unwrap();
+    }
+    let count = |path: &std::path::Path| {
+        let (_, out, _) = run(&["query", path.to_str().unwrap(), "--count"]);
+        out.trim().to_owned()
+    };
+    assert_eq!(count(&traces), "4");
+    for (name, ..) in &texts {
+        // What is named is read.
+        assert_eq!(count(&traces.join(name)), "1", "{name}");
+    }
+    let (code, out, errors) = run(&["index", traces.to_str().unwrap()]);
+    assert!(code <= 1, "{out} {errors}");
+    assert!(!traces.join("notes.md.idx").exists());
+    assert!(traces.join("lines.idx").exists());
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let storage = server.api().create_storage("folder");
+    push(&server, &storage, &traces, "4096");
+    let stored = ["query", "--server", &server.url(), "--storage", &storage];
+    let (_, out, errors) = run(&[&stored[..], &["--count"]].concat());
+    assert_eq!(out.trim(), "4", "{errors}");
+}
