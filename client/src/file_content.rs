@@ -13,6 +13,11 @@ pub(crate) fn recognize_file(path: &Path) -> Result<Recognized, ClientError> {
     query_engine::recognize_file(path).map_err(|error| refused(path, error))
 }
 
+/// As [`recognize_file`], for a file that was found in a folder and not named.
+pub(crate) fn recognize_found(path: &Path) -> Result<Recognized, ClientError> {
+    query_engine::recognize_found(path).map_err(|error| refused(path, error))
+}
+
 /// Refuses everything but regular files, without opening it: opening a FIFO blocks.
 pub(crate) fn check_regular(path: &Path) -> Result<(), ClientError> {
     let metadata = query_engine::regular_file(path);

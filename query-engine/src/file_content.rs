@@ -25,6 +25,50 @@ pub fn recognize_file(path: &Path) -> Result<Recognized, ReadError> {
     recognize_start(&mut file, length).map_err(failed)
 }
 
+/// As [`recognize_file`], for a file that was found in a folder and not named: a text that has a
+/// record as an example in it is no DFTracer file.
+///
+/// # Errors
+///
+/// As [`recognize_file`].
+pub fn recognize_found(path: &Path) -> Result<Recognized, ReadError> {
+    let found = recognize_file(path)?;
+    if found.content != Content::DftLines || is_named_as_lines(path) {
+        return Ok(found);
+    }
+    let failed = |error| ReadError::fetch(path.display().to_string(), error);
+    let file = File::open(path).map_err(failed)?;
+    // What can be read decides, as it did before.
+    let mut text = Vec::new();
+    let source = found.container.text_of(file).map_err(failed)?;
+    let _read = source.take(PREFIX_BYTES as u64).read_to_end(&mut text);
+    Ok(if begins_with_record(&text) {
+        found
+    } else {
+        Recognized {
+            content: Content::Unknown("its first line is no record of a trace"),
+            ..found
+        }
+    })
+}
+
+/// Whether the first line that is not blank is a record, or begins an array of them.
+fn begins_with_record(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    let record = text
+        .strip_prefix(b"[")
+        .map_or(text, <[u8]>::trim_ascii_start);
+    record.is_empty() || record.starts_with(b"{")
+}
+
+/// Whether a file has a name that DFTracer gives.
+pub(crate) fn is_named_as_lines(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    [".pfw", ".pfw.gz", ".pfw.zst"]
+        .iter()
+        .any(|ending| name.ends_with(ending.as_bytes()))
+}
+
 /// Recognizes a file of `length` bytes by its first ones, which are read next.
 pub(crate) fn recognize_start(file: &mut File, length: u64) -> io::Result<Recognized> {
     let mut prefix = Vec::new();

@@ -88,15 +88,33 @@ pub(crate) fn add_hints(
         return;
     }
     let mut known: BTreeSet<String> = BTreeSet::new();
+    let mut table = FieldTable::new();
+    let wanted = Requested::new(&Vec::from_iter(named), &mut table);
     let sampled = sources.iter().take(SOURCES_MAX);
-    let events: usize = sampled.map(|source| sample(&**source, &mut known)).sum();
+    let events: usize = sampled
+        .map(|source| sample(&**source, (&table, &wanted), &mut known))
+        .sum();
     if events == 0 {
         return;
     }
     known.extend(HASH_FIELDS.iter().map(|field| field.text.to_owned()));
-    for field in named {
+    for (field, _, is_found) in wanted.0 {
         let wanted = field.as_str();
         if known.contains(wanted) {
+            continue;
+        }
+        let is_found = is_found.into_inner();
+        if let Some(member) = member_of(wanted, &known) {
+            let member = FieldPath::new(member);
+            // The text of an object is its JSON, which is not that of a member.
+            report.notes.push(if is_found {
+                format!("the field {field} is an object; one of its members is {member}")
+            } else {
+                format!("none of the first {events} events has the field {field}, but {member}")
+            });
+            continue;
+        }
+        if is_found {
             continue;
         }
         // Written in a query, that name would mean the same field again.
@@ -113,8 +131,22 @@ pub(crate) fn add_hints(
     }
 }
 
-/// Adds the names of the fields of the first events. Returns their number.
-fn sample(source: &dyn ChunkSource, known: &mut BTreeSet<String>) -> usize {
+/// A field within another one, whose own value is not among the known fields.
+fn member_of<'k>(field: &str, known: &'k BTreeSet<String>) -> Option<&'k str> {
+    let prefix = format!("{field}.");
+    let first = known.range(prefix.clone()..).next();
+    first
+        .map(String::as_str)
+        .filter(|name| name.starts_with(&prefix))
+}
+
+/// Adds the names of the fields of the first events, and notes which of the wanted ones they have.
+/// Returns their number.
+fn sample(
+    source: &dyn ChunkSource,
+    (table, wanted): (&FieldTable, &Requested),
+    known: &mut BTreeSet<String>,
+) -> usize {
     // What cannot be read has been reported.
     let Ok(evidence) = source.evidence() else {
         return 0;
@@ -129,6 +161,7 @@ fn sample(source: &dyn ChunkSource, known: &mut BTreeSet<String>) -> usize {
     };
     let mut events = 0;
     let mut each = |event: &dyn Event| {
+        wanted.note(event);
         event.each_field(&mut |field, _| {
             if !known.contains(field) && known.len() < NAMES_MAX {
                 known.insert(field.to_owned());
@@ -141,7 +174,7 @@ fn sample(source: &dyn ChunkSource, known: &mut BTreeSet<String>) -> usize {
             ControlFlow::Break(())
         }
     };
-    let _read = source.read(task, &FieldTable::new(), &mut Scratch::default(), &mut each);
+    let _read = source.read(task, table, &mut Scratch::default(), &mut each);
     events
 }
 

@@ -133,10 +133,53 @@ impl Request {
     /// units, when its window has such a number, or when a literal has a unit that its field does
     /// not have.
     pub fn filter(&self, sources: &[Box<dyn ChunkSource>]) -> Result<Option<Filter>, ReadError> {
-        let units = sources.iter().filter_map(|source| source.unit());
-        let limits = (self.from, self.to);
-        self.bare_times.check(limits, units.clone())?;
-        let unit = units.reduce(BareUnit::and);
+        let with_unit = sources
+            .iter()
+            .filter_map(|source| Some((source.unit()?, &**source)));
+        let is_excluded = |source: &&dyn ChunkSource, filter: &Filter| {
+            source.localize(filter).evaluate.passes_none()
+        };
+        let units = self.units(with_unit.collect(), &is_excluded)?;
+        self.bare_times
+            .check((self.from, self.to), units.iter().copied())?;
+        self.bind_all(units)
+    }
+
+    /// The units of the sources that count for the meaning of numbers without a unit. If there are
+    /// several, these are of the sources that the query does not exclude: what is not read needs no
+    /// meaning.
+    ///
+    /// # Errors
+    ///
+    /// When the query is invalid whatever the unit.
+    pub(crate) fn units<S>(
+        &self,
+        sources: Vec<(BareUnit, S)>,
+        is_excluded: &dyn Fn(&S, &Filter) -> bool,
+    ) -> Result<Vec<BareUnit>, ReadError> {
+        let units = sources.iter().map(|(unit, _)| *unit);
+        let is_mixed = units.clone().reduce(BareUnit::and) == Some(BareUnit::Mixed);
+        // What a source is excluded by has no unit, so that any will do to find out.
+        let filter = if is_mixed {
+            self.bind(BareUnit::NANOS)?
+        } else {
+            None
+        };
+        let Some(filter) = filter else {
+            return Ok(units.collect());
+        };
+        let mut sources = sources;
+        sources.retain(|(_, source)| !is_excluded(source, &filter));
+        Ok(sources.into_iter().map(|(unit, _)| unit).collect())
+    }
+
+    /// The filter for sources with these units.
+    ///
+    /// # Errors
+    ///
+    /// As [`Request::filter`].
+    pub(crate) fn bind_all(&self, units: Vec<BareUnit>) -> Result<Option<Filter>, ReadError> {
+        let unit = units.into_iter().reduce(BareUnit::and);
         self.bind(unit.unwrap_or(BareUnit::NANOS))
     }
 

@@ -150,6 +150,14 @@ mod tests {
         );
         check("count:fname", &[(Function::Count, Some("args.fname"))]);
         check("`max:odd name`", &[(Function::Max, Some("args.odd name"))]);
+        check(
+            "max:`odd, name`, count:`i`,p99.9:`x`",
+            &[
+                (Function::Max, Some("args.odd, name")),
+                (Function::Count, Some("args.i")),
+                (Function::Quantile(0.999), Some("args.x")),
+            ],
+        );
         for text in [
             "",
             "sum",

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! list  = item ("," item)*
-//! item  = field ["asc" | "desc"]
+//! item  = [function ":"] field ["asc" | "desc"]
 //! field = any text without spaces, commas and backquotes | "`" any but a backquote "`"
 //!       | "(" arithmetic ")"
 //! ```
+//!
+//! Labels have no backquotes, except within arithmetic.
 
 use std::ops::Range;
 
@@ -28,7 +30,7 @@ impl OrderKey {
     /// # Errors
     /// When an item is no field, or is followed by something else than `asc` or `desc`.
     pub fn parse_list(text: &str) -> Result<Vec<OrderKey>, QueryError> {
-        let key = |(label, rest, span): Item<'_>| {
+        let key = |Item { label, rest, span }: Item<'_>| {
             let descending = match rest {
                 "" => false,
                 word if word.eq_ignore_ascii_case("asc") => false,
@@ -39,17 +41,17 @@ impl OrderKey {
                 }
             };
             let is_bare = !text[span.clone()].starts_with('`');
-            if let Some(meant) = other_direction(label).filter(|_| is_bare) {
-                let found = label.to_owned();
+            if let Some(meant) = other_direction(&label).filter(|_| is_bare) {
+                let found = label;
                 let kind = QueryErrorKind::OtherDirection { found, meant };
                 return Err(QueryError::new(text, span, kind));
             }
-            Ok(OrderKey {
-                label: label.to_owned(),
-                descending,
-            })
+            Ok(OrderKey { label, descending })
         };
-        items(text)?.into_iter().map(key).collect()
+        items(text, LISTED_FIELDS_MAX)?
+            .into_iter()
+            .map(key)
+            .collect()
     }
 
     /// The field.
@@ -77,25 +79,51 @@ fn other_direction(label: &str) -> Option<String> {
 /// Parses a list of fields such as ``name, pid, `odd name` ``.
 ///
 /// # Errors
-/// When an item is no field.
+/// When an item is no field, or there are too many.
 pub fn parse_fields(text: &str) -> Result<Vec<String>, QueryError> {
-    let label = |(label, rest, span): Item<'_>| match rest {
-        "" => Ok(label.to_owned()),
+    labels(text, LISTED_FIELDS_MAX)
+}
+
+/// As [`parse_fields`] for the columns of rows, which may be any number.
+///
+/// # Errors
+/// When an item is no field.
+pub fn parse_columns(text: &str) -> Result<Vec<String>, QueryError> {
+    labels(text, usize::MAX)
+}
+
+/// Parses one field that is not in a list: in it spaces and commas need no backquotes.
+///
+/// # Errors
+/// When there is none, its backquotes do not close, or it is in brackets and no arithmetic.
+pub fn parse_field(text: &str) -> Result<String, QueryError> {
+    let field = text.trim();
+    if field.starts_with('`') {
+        let quoted = field.strip_prefix('`').and_then(|it| it.strip_suffix('`'));
+        let quoted = quoted.filter(|name| !name.is_empty() && !name.contains('`'));
+        return match quoted {
+            Some(name) => Ok(name.to_owned()),
+            None => Err(expected(text, 0..text.len(), CLOSED)),
+        };
+    }
+    if field.is_empty() {
+        return Err(expected(text, 0..text.len(), "a field"));
+    }
+    if field.starts_with('(') {
+        parse_arithmetic(field)?;
+    }
+    Ok(field.to_owned())
+}
+
+fn labels(text: &str, most: usize) -> Result<Vec<String>, QueryError> {
+    let label = |Item { label, rest, span }: Item<'_>| match rest {
+        "" => Ok(label),
         other => {
             let start = span.end - other.len();
             Err(expected(text, start..span.end, "a comma"))
         }
     };
-    items(text)?.into_iter().map(label).collect()
-}
-
-/// Checks fields that are not from one text: those in brackets are arithmetic.
-///
-/// # Errors
-/// When one in brackets is something else.
-pub fn check_fields(labels: &[String]) -> Result<(), QueryError> {
-    let mut computed = labels.iter().filter(|label| label.starts_with('('));
-    computed.try_for_each(|label| parse_arithmetic(label).map(|_| ()))
+    items(text, most)?.into_iter().map(label).collect()
 }
 
 fn expected(text: &str, span: Range<usize>, expected: &'static str) -> QueryError {
@@ -106,10 +134,20 @@ fn expected(text: &str, span: Range<usize>, expected: &'static str) -> QueryErro
     QueryError::new(text, span, QueryErrorKind::Expected { expected, found })
 }
 
-/// An item of a list: the field, what follows it, and the bytes of both.
-type Item<'t> = (&'t str, &'t str, Range<usize>);
+/// What a field in backquotes needs.
+const CLOSED: &str = "a field and its closing backquote";
 
-fn items(text: &str) -> Result<Vec<Item<'_>>, QueryError> {
+/// An item of a list.
+struct Item<'t> {
+    /// The field, or a function of it.
+    label: String,
+    /// What follows it.
+    rest: &'t str,
+    /// The bytes of both.
+    span: Range<usize>,
+}
+
+fn items(text: &str, most: usize) -> Result<Vec<Item<'_>>, QueryError> {
     let mut items = Vec::new();
     let mut start = 0;
     loop {
@@ -118,31 +156,20 @@ fn items(text: &str) -> Result<Vec<Item<'_>>, QueryError> {
         let at = start + item.len() - item.trim_start().len();
         let item = item.trim();
         let span = at..at + item.len();
-        let (label, rest) = match item.strip_prefix('`') {
-            Some(quoted) => match quoted.split_once('`') {
-                Some((label, rest)) if !label.is_empty() => (label, rest.trim_start()),
-                _ => return Err(expected(text, span, "a field and its closing backquote")),
-            },
-            None if begins_arithmetic(item) => {
-                let end = arithmetic_end(item);
-                (&item[..end], item[end..].trim_start())
-            }
-            None => match item.split_once(char::is_whitespace) {
-                Some((label, rest)) => (label, rest.trim_start()),
-                None => (item, ""),
-            },
+        let Some((label, rest)) = split(item) else {
+            return Err(expected(text, span, CLOSED));
         };
         if label.is_empty() {
             return Err(expected(text, at..end, "a field"));
         }
         if label.starts_with('(')
-            && let Err(error) = parse_arithmetic(label)
+            && let Err(error) = parse_arithmetic(&label)
         {
             let span = at + error.span().start..at + error.span().end;
             return Err(QueryError::new(text, span, error.kind().clone()));
         }
-        items.push((label, rest, span));
-        if items.len() > LISTED_FIELDS_MAX {
+        items.push(Item { label, rest, span });
+        if items.len() > most {
             return Err(QueryError::new(
                 text,
                 at..end,
@@ -154,6 +181,32 @@ fn items(text: &str) -> Result<Vec<Item<'_>>, QueryError> {
         }
         start = end + 1;
     }
+}
+
+/// The label of an item and what follows it; `None` if its backquotes do not close.
+fn split(item: &str) -> Option<(String, &str)> {
+    let (function, quoted) = match item.split_once('`') {
+        Some((function, quoted)) if is_before_quoted(function) => (function, quoted),
+        _ if begins_arithmetic(item) => {
+            let end = arithmetic_end(item);
+            return Some((item[..end].to_owned(), item[end..].trim_start()));
+        }
+        _ => {
+            return Some(match item.split_once(char::is_whitespace) {
+                Some((label, rest)) => (label.to_owned(), rest.trim_start()),
+                None => (item.to_owned(), ""),
+            });
+        }
+    };
+    let (name, rest) = quoted.split_once('`')?;
+    (!name.is_empty()).then(|| (format!("{function}{name}"), rest.trim_start()))
+}
+
+/// Whether a backquote after this begins the name of a field: nothing, or a function and a colon.
+fn is_before_quoted(text: &str) -> bool {
+    let is_of_function = |c: char| c.is_ascii_alphanumeric() || c == '.';
+    let function = text.strip_suffix(':').unwrap_or(text);
+    text.is_empty() || (text.ends_with(':') && function.chars().all(is_of_function))
 }
 
 /// Whether an item is arithmetic, or a function of it.
@@ -216,6 +269,7 @@ mod tests {
             Ok(&[("dur", true), ("name", false), ("args.http-status", false)]),
         );
         check("`odd, name` desc", Ok(&[("odd, name", true)]));
+        check("p99.9:`odd, name` desc", Ok(&[("p99.9:odd, name", true)]));
         check("", Err("column 1: expected a field"));
         check("dur,,name", Err("column 5: expected a field"));
         check("dur,", Err("column 5: expected a field"));
@@ -240,8 +294,45 @@ mod tests {
             "``",
             Err("column 1: expected a field and its closing backquote"),
         );
+        check(
+            "sum:`dur",
+            Err("column 1: expected a field and its closing backquote"),
+        );
         check(&["a"; 65].join(","), Err("more than 64 fields"));
         assert!(parse_fields("name desc").is_err());
         assert_eq!(parse_fields("name, `a b`").unwrap(), ["name", "a b"]);
+    }
+    #[test]
+    fn columns_are_fields_of_any_number() {
+        let columns = |text: &str| parse_columns(text).map_err(|error| error.to_string());
+        assert_eq!(columns(&["a"; 65].join(",")).map(|it| it.len()), Ok(65));
+        let expected = ["id", "dur", "a, b", "(`x y` + 1)"].map(str::to_owned);
+        assert_eq!(
+            columns("`id`, dur,`a, b`, (`x y` + 1)"),
+            Ok(expected.into())
+        );
+        assert!(columns("").is_err());
+        assert!(columns("a b").is_err());
+    }
+
+    #[test]
+    fn a_field_outside_of_a_list_may_have_backquotes() {
+        for (text, expected) in [
+            ("id", Some("id")),
+            (" dur ", Some("dur")),
+            ("`id`", Some("id")),
+            ("` dur`", Some(" dur")),
+            ("odd, name", Some("odd, name")),
+            ("(dur * 2)", Some("(dur * 2)")),
+            ("(`a b` + dur)", Some("(`a b` + dur)")),
+            ("", None),
+            (" ", None),
+            ("``", None),
+            ("`id", None),
+            ("`a`b`", None),
+            ("(dur", None),
+        ] {
+            assert_eq!(parse_field(text).ok().as_deref(), expected, "{text}");
+        }
     }
 }

@@ -74,7 +74,7 @@ pub use aggregate::{Aggregate, Function};
 pub use arithmetic::{Apply, Computed, Operation, Term};
 pub use error::{LISTED_FIELDS_MAX, QUERY_BYTES_MAX, QUERY_DEPTH_MAX, QueryError, QueryErrorKind};
 pub use field::{FieldId, FieldPath, FieldSource, FieldTable};
-pub use field_list::{OrderKey, check_fields, parse_fields};
+pub use field_list::{OrderKey, parse_columns, parse_field, parse_fields};
 pub use operand::arithmetic;
 pub use program::{Matcher, Program};
 pub use query::{BareUnit, Query};

@@ -80,18 +80,18 @@ fn write_text(value: Option<Value<'_>>, out: &mut Vec<u8>) {
     write_json_string(&String::from_utf8_lossy(&text), out);
 }
 
-/// The numbers of a track, and its name until its first event.
+/// The numbers or texts of a track as JSON, and its name until its first event.
 #[derive(Debug)]
-struct Numbers {
-    pid: u64,
-    tid: u64,
+struct Ids {
+    pid: String,
+    tid: String,
     name: Option<String>,
 }
 
 /// Writes the objects of a trace.
 #[derive(Debug, Default)]
 struct Objects {
-    tracks: HashMap<u64, Numbers>,
+    tracks: HashMap<u64, Ids>,
     has_objects: bool,
 }
 
@@ -103,7 +103,13 @@ impl Objects {
         out.extend_from_slice(separator);
     }
 
-    fn name(&mut self, what: &str, (pid, tid): (u64, Option<u64>), name: &str, out: &mut Vec<u8>) {
+    fn name(
+        &mut self,
+        what: &str,
+        (pid, tid): (&str, Option<&str>),
+        name: &str,
+        out: &mut Vec<u8>,
+    ) {
         self.object(out);
         write(out, format_args!("\"ph\":\"M\",\"pid\":{pid}"));
         if let Some(tid) = tid {
@@ -119,12 +125,13 @@ impl Objects {
 
     /// Writes the begin of an event, after the name of its track if it is the first one there.
     fn event(&mut self, ph: &str, track: u64, start: i64, out: &mut Vec<u8>) {
-        let numbers = self.tracks.get_mut(&track);
-        let (pid, tid, name) = numbers.map_or((0, 0, None), |numbers| {
-            (numbers.pid, numbers.tid, numbers.name.take())
+        let ids = self.tracks.get_mut(&track);
+        let none = || ("0".to_owned(), "0".to_owned(), None);
+        let (pid, tid, name) = ids.map_or_else(none, |ids| {
+            (ids.pid.clone(), ids.tid.clone(), ids.name.take())
         });
         if let Some(name) = name {
-            self.name("thread_name", (pid, Some(tid)), &name, out);
+            self.name("thread_name", (&pid, Some(&tid)), &name, out);
         }
         self.object(out);
         write(
@@ -140,9 +147,18 @@ fn write(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
         .expect("writing to memory does not fail");
 }
 
-/// Nanoseconds, which are not negative, as microseconds.
+/// A text as JSON.
+fn json_text(text: &str) -> String {
+    let mut json = Vec::new();
+    write_json_string(text, &mut json);
+    String::from_utf8_lossy(&json).into_owned()
+}
+
+/// Nanoseconds as microseconds.
 fn write_micros(nanos: i64, out: &mut Vec<u8>) {
-    write(out, format_args!("{}", nanos / 1000));
+    let sign = if nanos < 0 { "-" } else { "" };
+    let nanos = nanos.unsigned_abs();
+    write(out, format_args!("{sign}{}", nanos / 1000));
     let rest = nanos % 1000;
     if rest != 0 {
         let digits = format!(".{rest:03}");
@@ -158,40 +174,46 @@ impl Encoder for Objects {
     fn first(&mut self, _: i64, _: &mut Vec<u8>) {}
 
     fn track(&mut self, track: Track, out: &mut Vec<u8>) {
-        let own = OWN_NUMBERS + track.id;
-        let usable = |number: i64| u64::try_from(number).ok().filter(|it| *it < OWN_NUMBERS);
+        let own = (OWN_NUMBERS + track.id).to_string();
+        let usable = |number: i64| {
+            let number = u64::try_from(number).ok().filter(|it| *it < OWN_NUMBERS);
+            number.map(|number| number.to_string())
+        };
         let parent = track.parent.and_then(|parent| self.tracks.get(&parent));
-        let parent = parent.map(|parent| parent.pid);
+        let parent = parent.map(|parent| parent.pid.clone());
         let (pid, tid, name) = match track.place {
-            Place::Thread { pid, tid } => {
-                let pid = parent.or_else(|| usable(pid.into())).unwrap_or(own);
-                let name = usable(tid).is_none().then(|| format!("thread {tid}"));
-                (pid, usable(tid).unwrap_or(own), name)
+            Place::Thread { pid, tid, text } => {
+                let pid = parent.or_else(|| usable(pid.into()));
+                let known = text.map_or_else(|| usable(tid), |text| Some(json_text(&text)));
+                let name = known.is_none().then(|| format!("thread {tid}"));
+                let pid = pid.unwrap_or_else(|| own.clone());
+                (pid, known.unwrap_or(own), name)
             }
-            Place::Process { pid, agent } => {
-                let pid = usable(pid.into()).unwrap_or(own);
+            Place::Process { pid, agent, text } => {
+                let known = text.map_or_else(|| usable(pid.into()), |text| Some(json_text(&text)));
+                let pid = known.unwrap_or_else(|| own.clone());
                 if !agent.is_empty() {
-                    self.name("process_name", (pid, None), &agent, out);
+                    self.name("process_name", (&pid, None), &agent, out);
                 }
                 (pid, own, Some("process".to_owned()))
             }
             Place::Named(name) => match parent {
                 Some(pid) => (pid, own, Some(name)),
                 None => {
-                    self.name("process_name", (own, None), &name, out);
-                    (own, own, None)
+                    self.name("process_name", (&own, None), &name, out);
+                    (own.clone(), own, None)
                 }
             },
         };
-        self.tracks.insert(track.id, Numbers { pid, tid, name });
+        self.tracks.insert(track.id, Ids { pid, tid, name });
     }
 
     fn slice(&mut self, slice: Slice<'_>, out: &mut Vec<u8>) {
-        match slice.end {
-            Some(end) => {
+        match slice.dur {
+            Some(dur) => {
                 self.event("X", slice.track, slice.start, out);
                 out.extend_from_slice(b",\"dur\":");
-                write_micros(end.saturating_sub(slice.start), out);
+                write_micros(dur, out);
             }
             None => {
                 self.event("i", slice.track, slice.start, out);

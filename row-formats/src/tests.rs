@@ -15,6 +15,7 @@ use trace_kinds::Event;
 use super::*;
 
 mod plain;
+mod timelines;
 
 const ROW_GROUP_BYTES: usize = 16 << 20;
 

@@ -262,3 +262,48 @@ fn a_copy_does_not_mix_packets_with_the_metadata_of_another_agent() {
     let copied = api.done("POST", &path, Some(&json!({})));
     assert_eq!(copied["packets"], 1, "{copied}");
 }
+
+/// A selection of nothing is told, and an agent that the storage does not have is refused.
+#[test]
+fn a_copy_of_nothing_is_told() {
+    let (_folder, server, mut api) = Server::fresh();
+    let source = api.create_storage("source");
+    let agent = Agent::declare(&mut api, &source, "one", "stream", "none");
+    agent.push(&mut api, 0, &payload(1, 0, 100));
+    // An agent that is known, but not in the storage.
+    let other = api.create_storage("other");
+    Agent::declare(&mut api, &other, "two", "stream", "none").push(
+        &mut api,
+        0,
+        &payload(1, 0, 100),
+    );
+    let empty = api.create_storage("empty");
+    let before = api.done("GET", "/storages", None);
+    let path = format!("/storages/{source}/copy");
+    for agents in [json!(["nosuch"]), json!(["two"]), json!(["one", "nosuch"])] {
+        let body = json!({ "agents": agents });
+        let refused = api.refused("POST", &path, Some(&body));
+        assert_eq!((refused.status, &*refused.code), (404, "agent_not_found"));
+    }
+    assert_eq!(api.done("GET", "/storages", None), before);
+    let url = server.url();
+    for (options, code, told) in [
+        (
+            vec![source.as_str(), "--agent", "nosuch"],
+            3,
+            "no packets of agent nosuch",
+        ),
+        (vec![&source, "--stream", "nosuch"], 1, "nothing was copied"),
+        (vec![&source, "--kind", "ctf"], 1, "nothing was copied"),
+        (vec![&source, "--agent", "one"], 0, ""),
+        (vec![&empty], 0, ""),
+    ] {
+        let all = ["storage", "copy", "--server", &url];
+        let all = all.iter().chain(&options).map(|text| (*text).to_owned());
+        let output = run_tracehold(&all.collect::<Vec<_>>());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{options:?} {errors}");
+        assert!(errors.contains(told), "{options:?} {errors}");
+        assert_eq!(errors.is_empty(), told.is_empty(), "{options:?} {errors}");
+    }
+}

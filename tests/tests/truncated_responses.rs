@@ -412,3 +412,30 @@ fn what_a_proxy_hides_of_damage_is_told_by_what_it_passes() {
         assert!(errors.contains(told), "{hidden} {form:?}: {errors}");
     }
 }
+
+/// Commands that read a mount do not wait for a server that is not there.
+#[test]
+fn a_mount_whose_server_is_gone_fails_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace.pfw");
+    write_trace(&trace, 20_000);
+    let mut server = Server::start(&folder.path().join("data"), &Settings::default());
+    let storage = server.api().create_storage("gone");
+    crate::queries::push(&server, &storage, &trace, "65536");
+    server.api().finalize(&storage);
+    let mounted = folder.path().join("mount");
+    crate::queries::mount(&server, &storage, &mounted);
+    server.kill();
+    let mounted = mounted.to_str().unwrap();
+    for more in [
+        &["ret > 7"][..],
+        &["--order-by", "ret"],
+        &["--no-index", "dur == 3"],
+    ] {
+        let begin = Instant::now();
+        let (code, _, errors) = run(&[&["query", "--dir", mounted], more].concat());
+        assert_eq!(code, 4, "{more:?} {errors}");
+        assert!(errors.contains("no connection to the server"), "{errors}");
+        assert!(begin.elapsed() < Duration::from_secs(20), "{more:?}");
+    }
+}

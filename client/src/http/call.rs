@@ -85,10 +85,12 @@ impl Drop for RetryBudget {
 }
 
 impl RetryBudget {
-    /// Waits before a retry after a broken connection. Returns any other error.
-    pub(crate) async fn wait_after_break(&mut self, error: ClientError) -> Result<(), ClientError> {
+    /// Waits before a retry after a response that was cut. Returns any other error: what had no
+    /// response was sent again as often as the policy allows, and waiting for it once more would
+    /// multiply the two.
+    pub(crate) async fn wait_after_cut(&mut self, error: ClientError) -> Result<(), ClientError> {
         let reason = match error {
-            ClientError::Transport { .. } | ClientError::Cut { .. } => Some(RetryReason::Broken),
+            ClientError::Cut { .. } => Some(RetryReason::Broken),
             _ => None,
         };
         self.wait(Failed { error, reason }).await

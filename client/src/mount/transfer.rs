@@ -138,7 +138,7 @@ impl Transfer {
                 budget = self.client.retry_budget();
             }
             if let Err(error) = outcome {
-                budget.wait_after_break(error).await?;
+                budget.wait_after_cut(error).await?;
             }
         }
         Ok((part, fetched, resumed))
@@ -166,7 +166,7 @@ impl Transfer {
             let bytes = loop {
                 match self.fetch_piece(begin..end).await {
                     Ok(bytes) => break bytes,
-                    Err(error) => budget.wait_after_break(error).await?,
+                    Err(error) => budget.wait_after_cut(error).await?,
                 }
             };
             file.write_all_at(&bytes, begin).map_err(failed)?;

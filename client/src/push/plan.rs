@@ -15,7 +15,7 @@ use crate::ClientError;
 use crate::cutter::{
     ChromeCutter, CtfCutter, Cutter, GzipCutter, LineCutter, OtlpCutter, RawCutter, RocksdbCutter,
 };
-use crate::file_content::{check_regular, recognize_file, refusal};
+use crate::file_content::{check_regular, recognize_file, recognize_found, refusal};
 
 /// Folders are entered this deep: a link that leads back up must end somewhere.
 const FOLDER_DEPTH_MAX: usize = 32;
@@ -159,7 +159,11 @@ impl Plan {
                 found.enter(path, Path::new(""), 0)?
             } else {
                 check_regular(path)?;
-                found.files.push((path.clone(), file_word(path)))
+                found.files.push(FoundFile {
+                    path: path.clone(),
+                    word: file_word(path),
+                    is_given: true,
+                })
             }
         }
         found.into_plan(paths, options)
@@ -169,10 +173,19 @@ impl Plan {
 /// The files and traces under the given paths.
 #[derive(Debug, Default)]
 struct Found {
-    /// Files, and the names of their streams.
-    files: Vec<(PathBuf, String)>,
+    files: Vec<FoundFile>,
     traces: Vec<CtfTrace>,
     indexes_skipped: u64,
+}
+
+/// A file that is no part of a CTF trace.
+#[derive(Debug)]
+struct FoundFile {
+    path: PathBuf,
+    /// Name of its stream.
+    word: String,
+    /// Whether it is a given path, and not in a folder that is.
+    is_given: bool,
 }
 
 /// A folder with a CTF trace.
@@ -220,7 +233,11 @@ impl Found {
             if is_folder {
                 self.enter(&path, &below, depth + 1)?
             } else {
-                self.files.push((path, dotted(&below)))
+                self.files.push(FoundFile {
+                    path,
+                    word: dotted(&below),
+                    is_given: false,
+                })
             }
         }
         Ok(())
@@ -238,9 +255,9 @@ impl Found {
                 id: agent.clone(),
                 metadata: None,
             });
-            for (path, word) in self.files {
-                let (kind, method) = kind_of(&path, options.kind)?;
-                plan.add(&agent, path, &word, kind, method)?;
+            for file in self.files {
+                let (kind, method) = kind_of(&file, options.kind)?;
+                plan.add(&agent, file.path, &file.word, kind, method)?;
             }
         }
         let alone = self.traces.len() == 1 && plan.agents.is_empty();
@@ -381,8 +398,13 @@ fn sorted_entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>, ClientError> {
 }
 
 /// The kind of a file, recognized by its content unless it is given, and how the file is cut.
-fn kind_of(path: &Path, given: Option<Kind>) -> Result<(Kind, CutMethod), ClientError> {
-    let found = recognize_file(path)?;
+fn kind_of(file: &FoundFile, given: Option<Kind>) -> Result<(Kind, CutMethod), ClientError> {
+    let path = file.path.as_path();
+    let found = if file.is_given || given.is_some() {
+        recognize_file(path)?
+    } else {
+        recognize_found(path)?
+    };
     let recognized = match found.kind() {
         Some(
             kind @ (Kind::Dft

@@ -111,7 +111,7 @@ impl RemoteFile {
     ) -> io::Result<Vec<Vec<u8>>> {
         let mut budget = self.client.retry_budget();
         loop {
-            let waited = budget.wait_after_break(error).await;
+            let waited = budget.wait_after_cut(error).await;
             waited.map_err(io_error)?;
             match self.request(request, wanted).await {
                 Ok(buffers) => return Ok(buffers),

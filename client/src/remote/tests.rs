@@ -145,6 +145,26 @@ async fn a_break_costs_only_a_repetition() {
     assert_eq!(server.seen().len(), 3);
 }
 
+/// What had no response was sent again by the client, and is not sent again and again.
+#[tokio::test]
+async fn a_request_without_an_answer_is_not_repeated_twice() {
+    let range = std::slice::from_ref(&(0..100));
+    let silent = TestServer::start(|_: &Request| None).await;
+    let (file, transferred) = remote(&silent);
+    file.read(range).await.unwrap_err();
+    assert_eq!(transferred.requests(), 1);
+    assert_eq!(silent.seen().len(), 5, "as long as the client waits");
+    let (file, transferred) = {
+        let gone = TestServer::start(|_: &Request| None).await;
+        remote(&gone)
+    };
+    let error = file.read(range).await.unwrap_err().to_string();
+    assert!(error.contains("no connection to the server"), "{error}");
+    assert_eq!(transferred.requests(), 1);
+    file.lost(range).await.unwrap_err();
+    assert_eq!(transferred.requests(), 2);
+}
+
 #[tokio::test]
 async fn another_file_under_the_same_name_is_not_mixed_in() {
     let mut turn = 0;

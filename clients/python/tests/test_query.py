@@ -94,8 +94,11 @@ def test_counts_groups_and_fields(thousand: tracehold.Storage) -> None:
         {"name": "read", "count": 666, "max:ret": 5094},
         {"name": "write", "count": 334, "max:ret": 5095},
     ]
-    every = thousand.query(every="1ms", aggregate="count")
-    assert [row["count"] for row in every.rows()] == [100] * 10
+    for length in ("1ms", timedelta(milliseconds=1)):
+        every = thousand.query(every=length, aggregate="count")
+        assert [row["count"] for row in every.rows()] == [100] * 10
+    with pytest.raises(TypeError, match="not a length of time"):
+        thousand.query(every=1_000_000).count()  # type: ignore[arg-type]
     fields = {field["field"]: field["events"] for field in thousand.query().event_fields()}
     assert (fields["args.fname"], fields["ts"]) == (1000, 1000)
 

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use query_language::{BareUnit, FieldPath, Filter};
+use query_language::{FieldPath, Filter};
 use trace_kinds::dft::{HASH_FIELDS, HashKind, HashNames, HashValue, Names};
 
 use super::file::DftFile;
@@ -57,12 +57,12 @@ impl DftSet {
         request: &Request,
         fields: &[FieldPath],
     ) -> Result<Vec<Box<dyn ChunkSource>>, ReadError> {
-        let unit = self
-            .files
-            .iter()
-            .filter_map(ChunkSource::unit)
-            .reduce(BareUnit::and);
-        let filter = request.bind(unit.unwrap_or(BareUnit::NANOS))?;
+        let files = self.files.iter();
+        let with_unit = files.filter_map(|file| Some((file.unit()?, file)));
+        let is_excluded =
+            |file: &&DftFile, filter: &Filter| file.localize(filter).evaluate.passes_none();
+        let units = request.units(with_unit.collect(), &is_excluded)?;
+        let filter = request.bind_all(units)?;
         self.resolve(filter.as_ref(), fields)?;
         Ok(self.into_sources())
     }

@@ -16,7 +16,9 @@ use super::packet_file::PacketFile;
 use super::packet_index::PacketIndex;
 use super::unreadable_file::UnreadableFile;
 use crate::ReadError;
-use crate::file_content::{FOLDER_DEPTH_MAX, is_trace_folder, recognize_file};
+use crate::file_content::{
+    FOLDER_DEPTH_MAX, is_named_as_lines, is_trace_folder, recognize_file, recognize_found,
+};
 use crate::source::ChunkSource;
 
 /// A file of packets in a folder.
@@ -106,7 +108,7 @@ impl FolderContents {
             }
             return Ok(());
         }
-        let found = recognize_file(&path)?;
+        let found = recognize_found(&path)?;
         if found.kind().is_some() {
             self.files.push(path);
         } else if is_named_as_lines(&path)
@@ -120,14 +122,6 @@ impl FolderContents {
         }
         Ok(())
     }
-}
-
-/// Whether a file has a name that DFTracer gives.
-fn is_named_as_lines(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
-    [".pfw", ".pfw.gz", ".pfw.zst"]
-        .iter()
-        .any(|ending| name.ends_with(ending.as_bytes()))
 }
 
 /// Opens a trace; each stream file is a source.

@@ -12,7 +12,7 @@ use trace_kinds::dft::{HASH_FIELDS, HashNames, Names, PacketDecoder, TimeUnit};
 use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
 
 use super::frames::Frames;
-use super::leaf_source::{LeafSource, LostDeclarations};
+use super::leaf_source::{LeafSource, LostDeclarations, origin_of};
 use super::slices::{SliceMemory, StreamSlices};
 use super::undecodable::UndecodableLeaf;
 use super::{Leaf, PacketTimes, StoredLeaf, times};
@@ -331,13 +331,19 @@ impl StorageSet {
     }
 
     pub(super) fn bind(&self, request: &Request) -> Result<Option<Filter>, ReadError> {
-        request.bind(self.unit())
+        request.bind_all(self.units(request)?)
     }
 
-    fn unit(&self) -> BareUnit {
-        let units = self.leaves.iter();
-        let units = units.map(|leaf| bare_unit(leaf.stored.leaf.path.kind, &leaf.context));
-        units.reduce(BareUnit::and).unwrap_or(BareUnit::NANOS)
+    /// The units of numbers without one in a request.
+    pub(super) fn units(&self, request: &Request) -> Result<Vec<BareUnit>, ReadError> {
+        let leaves = self.leaves.iter();
+        let with_unit = leaves.map(|open| {
+            let leaf = &open.stored.leaf;
+            (bare_unit(leaf.path.kind, &open.context), leaf)
+        });
+        let is_excluded =
+            |leaf: &&Leaf, filter: &Filter| origin_of(leaf).answer(filter).passes_none();
+        request.units(with_unit.collect(), &is_excluded)
     }
 
     /// Loads the texts of hashes: from the indexes, and by reading what these do not cover.

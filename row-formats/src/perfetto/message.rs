@@ -62,6 +62,7 @@ pub(super) mod track {
     pub(crate) const PROCESS_NAME: u32 = 6;
     pub(crate) const THREAD_PID: u32 = 1;
     pub(crate) const THREAD_TID: u32 = 2;
+    pub(crate) const THREAD_NAME: u32 = 5;
 }
 
 /// Appends the fields of a message. The format is proto2: a field that is set is written, even if

@@ -1,5 +1,7 @@
 //! Slices to trace packets.
 
+use std::borrow::Cow;
+
 use query_language::Value;
 
 use super::annotation;
@@ -32,12 +34,19 @@ impl Encoder for Packets {
     }
 
     fn slice(&mut self, slice: Slice<'_>, out: &mut Vec<u8>) {
-        let kind = match slice.end {
+        let kind = match slice.dur {
             Some(_) => track_event::SLICE_BEGIN,
             None => track_event::INSTANT,
         };
-        put_event(slice.start, kind, slice.track, slice.fields, out);
-        if let Some(end) = slice.end {
+        let mut fields = Cow::Borrowed(slice.fields);
+        // The end of a slice is not before its begin.
+        if let Some(dur) = slice.dur.filter(|dur| *dur < 0) {
+            let dur = annotation("dur", Value::Int(dur));
+            let dur = message(|event| event.bytes(track_event::DEBUG_ANNOTATIONS, &dur));
+            fields.to_mut().extend(dur);
+        }
+        put_event(slice.start, kind, slice.track, &fields, out);
+        if let Some(end) = slice.end() {
             put_event(end, track_event::SLICE_END, slice.track, &[], out);
         }
     }
@@ -64,18 +73,25 @@ fn descriptor(of: &Track) -> Vec<u8> {
             descriptor.number(track::PARENT_UUID, parent);
         }
         match &of.place {
-            Place::Thread { pid, tid } => {
+            Place::Thread { pid, tid, text } => {
                 let thread = message(|thread| {
                     thread.number(track::THREAD_PID, i64::from(*pid).cast_unsigned());
                     thread.number(track::THREAD_TID, tid.cast_unsigned());
+                    if let Some(text) = text {
+                        thread.text(track::THREAD_NAME, text.as_bytes());
+                    }
                 });
                 descriptor.bytes(track::THREAD, &thread);
             }
-            Place::Process { pid, agent } => {
+            Place::Process { pid, agent, text } => {
+                let words = [Some(agent.as_ref()), text.as_deref()]
+                    .into_iter()
+                    .flatten();
+                let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
                 let process = message(|process| {
                     process.number(track::PROCESS_PID, i64::from(*pid).cast_unsigned());
-                    if !agent.is_empty() {
-                        process.text(track::PROCESS_NAME, agent.as_bytes());
+                    if !words.is_empty() {
+                        process.text(track::PROCESS_NAME, words.join(" ").as_bytes());
                     }
                 });
                 descriptor.bytes(track::PROCESS, &process);

@@ -23,10 +23,21 @@ pub(crate) struct Slice<'s> {
     pub(crate) track: u64,
     /// Nanoseconds since 1970.
     pub(crate) start: i64,
-    /// `None` for an instant.
-    pub(crate) end: Option<i64>,
+    /// Nanoseconds, which may be negative; `None` for an instant.
+    pub(crate) dur: Option<i64>,
     /// Name and arguments, as the format of the rows encoded them.
     pub(crate) fields: &'s [u8],
+}
+
+impl Slice<'_> {
+    /// The end of a slice, which is not before its start.
+    pub(crate) fn end(&self) -> Option<i64> {
+        end_of(self.start, self.dur)
+    }
+}
+
+fn end_of(start: i64, dur: Option<i64>) -> Option<i64> {
+    dur.map(|dur| start.saturating_add(dur.max(0)))
 }
 
 /// Writes the parts of a timeline in order.
@@ -63,12 +74,15 @@ pub(crate) struct TimelineSink<E> {
     ends: SliceEnds,
     without_time: u64,
     without_track: u64,
+    with_negative: u64,
 }
 
 #[derive(Debug)]
 struct PendingEvent {
     track: TrackKey,
     phase: Phase,
+    dur: Option<i64>,
+    /// No earlier than the start.
     end: Option<i64>,
     fields: Vec<u8>,
 }
@@ -84,6 +98,7 @@ impl<E: Encoder> TimelineSink<E> {
             ends: SliceEnds::default(),
             without_time: 0,
             without_track: 0,
+            with_negative: 0,
         }
     }
 
@@ -126,9 +141,10 @@ impl<E: Encoder> TimelineSink<E> {
             let slice = Slice {
                 track,
                 start,
-                end: event.end,
+                dur: event.dur,
                 fields: &event.fields,
             };
+            self.with_negative += u64::from(event.dur.is_some_and(i64::is_negative));
             self.encoder.slice(slice, &mut bytes);
             out(&bytes)?;
             bytes.clear();
@@ -178,7 +194,8 @@ impl<E: Encoder> RowSink for TimelineSink<E> {
         self.pending.push(PendingEvent {
             track: TrackKey::of(track),
             phase,
-            end: dur.map(|dur| ts.saturating_add(dur.max(0))),
+            dur,
+            end: end_of(ts, dur),
             fields: cells.rest().to_vec(),
         });
         Ok(())
@@ -207,6 +224,13 @@ impl<E: Encoder> RowSink for TimelineSink<E> {
         }
         self.encoder.end(&lacks, &mut bytes);
         out(&bytes)?;
+        if self.with_negative > 0 {
+            let count = self.with_negative;
+            notes.push(format!(
+                "{count} events have a negative duration, which is in the trace, but a viewer shows \
+                 them without a length"
+            ));
+        }
         Ok(notes)
     }
 }

@@ -1,6 +1,7 @@
 //! Tracks: slices on one track are nested or follow each other; they never overlap partly.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use query_language::{Number, Value};
 
@@ -24,11 +25,64 @@ pub(crate) struct Track {
 #[derive(Debug)]
 pub(crate) enum Place {
     /// A thread of a process that no other agent has.
-    Thread { pid: i32, tid: i64 },
+    Thread {
+        pid: i32,
+        tid: i64,
+        /// What the trace has instead of the number, which is then one that no other thread has.
+        text: Option<Box<str>>,
+    },
     /// A process that no other agent has, under the name of its agent.
-    Process { pid: i32, agent: Box<str> },
+    Process {
+        pid: i32,
+        agent: Box<str>,
+        /// As for threads.
+        text: Option<Box<str>>,
+    },
     /// Anything else, under a name for people.
     Named(String),
+}
+
+/// What identifies a process or a thread. Chrome traces may have text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Id {
+    Number(i64),
+    Text(Box<str>),
+}
+
+impl Id {
+    /// `None` for no value, and for text that is empty.
+    fn of(value: Option<Value<'_>>) -> Option<Id> {
+        let value = value?;
+        let number = value.as_number().map(Number::normalize);
+        if let Some(Number::Int(number)) = number
+            && let Ok(number) = i64::try_from(number)
+        {
+            return Some(Id::Number(number));
+        }
+        let mut text = Vec::new();
+        match value {
+            Value::Str(bytes) => text.extend_from_slice(bytes),
+            other => crate::csv::write_value(other, &mut text),
+        }
+        let text = String::from_utf8_lossy(&text);
+        (!text.is_empty()).then(|| Id::Text(text.into()))
+    }
+
+    fn text(&self) -> Option<Box<str>> {
+        match self {
+            Id::Number(_) => None,
+            Id::Text(text) => Some(text.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Id::Number(number) => number.fmt(f),
+            Id::Text(text) => text.fmt(f),
+        }
+    }
 }
 
 /// What selects the track of an event.
@@ -36,8 +90,8 @@ pub(crate) enum Place {
 pub(super) struct TrackKey {
     agent: Box<str>,
     kind: Box<str>,
-    pid: Option<i64>,
-    tid: Option<i64>,
+    pid: Option<Id>,
+    tid: Option<Id>,
 }
 
 impl TrackKey {
@@ -47,15 +101,11 @@ impl TrackKey {
             Some(Value::Str(text)) => String::from_utf8_lossy(text).into(),
             _ => Box::default(),
         };
-        let whole = |value: Option<Value<'_>>| match value?.as_number()?.normalize() {
-            Number::Int(value) => i64::try_from(value).ok(),
-            Number::Float(_) => None,
-        };
         TrackKey {
             agent: text(agent),
             kind: text(kind),
-            pid: whole(pid),
-            tid: whole(tid),
+            pid: Id::of(pid),
+            tid: Id::of(tid),
         }
     }
 
@@ -73,10 +123,10 @@ impl TrackKey {
         if !self.agent.is_empty() {
             words.push(self.agent.to_string());
         }
-        if let Some(pid) = self.pid {
+        if let Some(pid) = &self.pid {
             words.push(format!("process {pid}"));
         }
-        if let Some(tid) = self.tid {
+        if let Some(tid) = &self.tid {
             words.push(format!("thread {tid}"));
         }
         if words.is_empty() {
@@ -92,9 +142,13 @@ pub(super) struct Tracks {
     lanes: HashMap<TrackKey, Lanes>,
     /// Tracks that must be written before the next event.
     pub(super) new: Vec<Track>,
-    /// The agent of each process number. Readers identify processes by number only, so a process of
+    /// The agent of each process. Readers identify processes by number only, so a process of
     /// another agent with the same number gets a named track instead.
-    owners: HashMap<i32, Box<str>>,
+    owners: HashMap<Id, Box<str>>,
+    /// The number of each process that has a text instead.
+    numbers: HashMap<Id, i32>,
+    /// Processes and threads that have a text instead of a number.
+    texts: i32,
     count: usize,
 }
 
@@ -136,24 +190,49 @@ impl Tracks {
 
     /// The process number, if readers can identify the process by it.
     fn unique_pid(&mut self, key: &TrackKey) -> Option<i32> {
-        let pid = i32::try_from(key.pid?).ok()?;
-        let owner = self.owners.entry(pid);
-        (**owner.or_insert_with(|| key.agent.clone()) == *key.agent).then_some(pid)
+        let id = key.pid.as_ref()?;
+        let owner = self.owners.entry(id.clone());
+        if **owner.or_insert_with(|| key.agent.clone()) != *key.agent {
+            return None;
+        }
+        if let Id::Number(number) = id {
+            return i32::try_from(*number).ok();
+        }
+        if let Some(number) = self.numbers.get(id) {
+            return Some(*number);
+        }
+        let number = self.number_of_text();
+        self.numbers.insert(id.clone(), number);
+        Some(number)
+    }
+
+    /// A number for a text: the greatest ones, which no system gives.
+    fn number_of_text(&mut self) -> i32 {
+        self.texts += 1;
+        i32::MAX - self.texts
     }
 
     /// Adds a track for a key.
     fn add(&mut self, key: &TrackKey) -> Option<u64> {
         let number = self.lanes.get(key).map_or(0, Lanes::len);
-        let parent = match (key.pid, key.tid) {
+        let parent = match (&key.pid, &key.tid) {
             (Some(_), Some(_)) => Some(self.process(&key.process())?),
             _ => None,
         };
         let id = self.next_id()?;
-        let place = match (number, self.unique_pid(key), key.tid) {
-            (0, Some(pid), Some(tid)) => Place::Thread { pid, tid },
+        let place = match (number, self.unique_pid(key), &key.tid) {
+            (0, Some(pid), Some(tid)) => Place::Thread {
+                pid,
+                tid: match tid {
+                    Id::Number(tid) => *tid,
+                    Id::Text(_) => self.number_of_text().into(),
+                },
+                text: tid.text(),
+            },
             (0, Some(pid), None) => Place::Process {
                 pid,
                 agent: key.agent.clone(),
+                text: key.pid.as_ref().and_then(Id::text),
             },
             (0, ..) => Place::Named(key.name()),
             (more, ..) => Place::Named(format!("{} (overlapping {more})", key.name())),

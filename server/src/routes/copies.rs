@@ -24,6 +24,7 @@ use super::json::read_json;
 use super::page::malformed;
 use super::refusals::{BadRequest, Conflict, NotFound};
 use crate::app_state::AppState;
+use crate::error::problem;
 use crate::ingest::prefers_async;
 use crate::jobs::{JobDocument, JobHandle, JobKind};
 use crate::problem::Problem;
@@ -147,6 +148,7 @@ pub(super) async fn copy(
             .map_err(|error| malformed(format!("kinds: {error}")))
     });
     let (from, to) = instant::time_range(request.from.as_ref(), request.to.as_ref())?;
+    check_agents(&app, source, &request.agents).await?;
     let excluded = if request.derived || !request.streams.is_empty() {
         HashSet::new()
     } else {
@@ -189,6 +191,26 @@ pub(super) async fn copy(
     let mut response = Json(run(&app, plan, job).await?).into_response();
     response.headers_mut().extend([field]);
     Ok(response)
+}
+
+/// Refuses agents that the storage has no packets of: a copy without them would look complete.
+async fn check_agents(
+    app: &AppState,
+    source: StorageId,
+    agents: &[AgentId],
+) -> Result<(), Problem> {
+    if agents.is_empty() {
+        return Ok(());
+    }
+    let leaves = app.engine.reading().leaves(source).await?.leaves;
+    let known: HashSet<&AgentId> = leaves.iter().map(|leaf| &leaf.path.agent).collect();
+    match agents.iter().find(|agent| !known.contains(agent)) {
+        None => Ok(()),
+        Some(unknown) => Err(problem("agent_not_found")
+            .detail(format!("the storage has no packets of agent {unknown}"))
+            .cause("agents selects those whose packets are copied")
+            .remedy("GET /api/v1/storages/{id}/descriptors lists packets with their agents")),
+    }
 }
 
 /// The derived streams of a storage.

@@ -11,7 +11,7 @@ use http_body::Frame;
 use http_body_util::StreamBody;
 use query_engine::{BareTimes, GroupSpec, Request, ResultOrder};
 use query_language::time::parse_duration;
-use query_language::{Aggregate, OrderKey, Query, check_fields, parse_fields};
+use query_language::{Aggregate, OrderKey, Query, parse_field, parse_fields};
 use recording::Instant;
 use row_formats::{Format, GroupsError};
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ pub(super) struct QueryBody {
     /// Which of `from` and `to` a person wrote as a number without a unit: they are refused where
     /// the unit of a trace would give another time.
     bare_times: Vec<Limit>,
-    /// Fields of the rows; all by default. Groups have none.
+    /// Fields of the rows; all by default. Groups have none. Names may be in backquotes.
     fields: Vec<String>,
     /// Return only the number of matching events: `{"count": N}`; `skipped` lists
     /// damaged data that was not counted.
@@ -135,12 +135,13 @@ impl QueryBody {
     fn groups(&self) -> Result<GroupSpec, Problem> {
         let keys = self.group_by.as_deref().map(parse_fields).transpose();
         let aggregates = self.aggregate.as_deref().map(Aggregate::parse_list);
+        let histogram = self.histogram.as_deref().map(parse_field).transpose();
         let every = self.every.as_deref().map(parse_duration).transpose();
         let every = every.map_err(|error| malformed(format!("every: {error}")))?;
         let spec = GroupSpec {
             keys: keys.map_err(AnswerError::from)?.unwrap_or_default(),
             every,
-            histogram: self.histogram.clone(),
+            histogram: histogram.map_err(AnswerError::from)?,
             aggregates: aggregates
                 .transpose()
                 .map_err(AnswerError::from)?
@@ -211,7 +212,13 @@ impl QueryBody {
             )),
             (false, true) if self.list_fields => Ok(ResultKind::Fields),
             (false, false) => Ok(ResultKind::Groups(groups)),
-            (false, true) => Ok(ResultKind::Rows(columns(self.fields.clone()))),
+            (false, true) => {
+                let fields = self.fields.iter().map(|field| parse_field(field));
+                let fields = fields
+                    .collect::<Result<_, _>>()
+                    .map_err(AnswerError::from)?;
+                Ok(ResultKind::Rows(columns(fields)))
+            }
         }
     }
 
@@ -219,8 +226,6 @@ impl QueryBody {
     fn whole(self, storages: Vec<StorageId>) -> Result<Question, Problem> {
         let (groups, order) = (self.groups()?, self.order()?);
         let bare_times = self.bare_times();
-        let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
-        check_fields(&named).map_err(AnswerError::from)?;
         let result = self.result(groups, &order)?;
         let format = Format::from(self.format);
         let is_ndjson = format == Format::Ndjson && matches!(result, ResultKind::Rows(_));

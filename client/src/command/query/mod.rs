@@ -11,7 +11,9 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use query_engine::{BareTimes, Cancel, GroupSpec, Progress, ReadError, Request, ResultOrder};
 use query_language::time::{Bound, parse_bound, parse_duration};
-use query_language::{Aggregate, OrderKey, Query as Expression, check_fields, parse_fields};
+use query_language::{
+    Aggregate, OrderKey, Query as Expression, parse_columns, parse_field, parse_fields,
+};
 use row_formats::{Columns, Format, GroupsError};
 
 use super::output_file::OutputFile;
@@ -47,8 +49,9 @@ pub(super) struct Query {
     /// Only events that start before TIME, exclusive
     #[arg(long, value_name = "TIME", value_parser = parse_bound, allow_hyphen_values = true)]
     to: Option<Bound>,
-    /// Fields to print, separated by commas [default: all]
-    #[arg(long, value_name = "FIELD,…", value_delimiter = ',')]
+    /// Fields to print, separated by commas; names with spaces or commas in backquotes
+    /// [default: all]
+    #[arg(long, value_name = "FIELD,…")]
     fields: Vec<String>,
     /// Print only the number of matching events
     #[arg(
@@ -192,8 +195,6 @@ impl Query {
         let row_group_bytes = usize::try_from(self.row_group_kib << 10).unwrap_or(usize::MAX);
         let expression = expression.filter(|text| !text.trim().is_empty());
         let query = expression.map(|text| Expression::parse(&text)).transpose();
-        let named: Vec<String> = self.fields.iter().chain(&self.histogram).cloned().collect();
-        check_fields(&named).map_err(ReadError::from)?;
         let (from, to) = self.window()?;
         let options = QueryOptions {
             request: Request {
@@ -208,10 +209,7 @@ impl Query {
                 progress: Progress::default(),
             },
             row_group_bytes,
-            columns: match self.fields.as_slice() {
-                [] => Columns::All,
-                fields => Columns::Fields(fields.to_vec()),
-            },
+            columns: self.columns()?,
             count: self.count,
             list_fields: false,
             groups,
@@ -266,14 +264,27 @@ impl Query {
         }
     }
 
+    /// The requested fields of rows.
+    fn columns(&self) -> Result<Columns, CommandError> {
+        let lists = self.fields.iter().map(|list| parse_columns(list));
+        let lists = lists.collect::<Result<Vec<_>, _>>();
+        let fields = lists.map_err(ReadError::from)?.concat();
+        Ok(if fields.is_empty() {
+            Columns::All
+        } else {
+            Columns::Fields(fields)
+        })
+    }
+
     /// The requested groups, if the result is groups.
     fn groups(&self) -> Result<Option<GroupSpec>, CommandError> {
         let keys = self.group_by.as_deref().map(parse_fields).transpose();
         let aggregates = self.aggregate.as_deref().map(Aggregate::parse_list);
+        let histogram = self.histogram.as_deref().map(parse_field).transpose();
         let spec = GroupSpec {
             keys: keys.map_err(ReadError::from)?.unwrap_or_default(),
             every: self.every,
-            histogram: self.histogram.clone(),
+            histogram: histogram.map_err(ReadError::from)?,
             aggregates: aggregates
                 .transpose()
                 .map_err(ReadError::from)?

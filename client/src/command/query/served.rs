@@ -89,7 +89,7 @@ fn spec(options: &QueryOptions) -> QuerySpec {
             .collect(),
         fields: match &options.columns {
             Columns::All | Columns::First(_) => Vec::new(),
-            Columns::Fields(fields) => fields.clone(),
+            Columns::Fields(fields) => fields.iter().map(|name| alone(name)).collect(),
         },
         count: options.count,
         list_fields: options.list_fields,
@@ -97,7 +97,7 @@ fn spec(options: &QueryOptions) -> QuerySpec {
         aggregate: list(aggregates.map(|one| quoted(&one.label)).collect()),
         every: groups.every.map(|nanos| format!("{nanos}ns")),
         estimate: groups.estimate,
-        histogram: groups.histogram.clone(),
+        histogram: groups.histogram.as_deref().map(alone),
         order_by: list(
             keys.map(|key| {
                 let direction = if key.descending { " desc" } else { "" };
@@ -126,6 +126,16 @@ fn quoted(label: &str) -> String {
         return label.to_owned();
     }
     format!("`{label}`")
+}
+
+/// A field outside of a list, in which only spaces at the ends need backquotes; earlier servers
+/// know none there.
+fn alone(label: &str) -> String {
+    if label.trim() == label {
+        label.to_owned()
+    } else {
+        quoted(label)
+    }
 }
 
 /// Prints what a reader of the result must know.

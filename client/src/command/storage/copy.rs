@@ -67,6 +67,10 @@ impl Copy {
         if self.allow_incomplete {
             request.insert("allow_incomplete".to_owned(), true.into());
         }
+        let is_selection = ["from", "to", "query", "processors"]
+            .iter()
+            .any(|name| request.contains_key(*name))
+            || lists_name_some(&request);
         let job = client.copy_storage(source, &Value::Object(request)).await?;
         let copied = watch(context, client, job, "waiting for the copy").await?;
         context.print(&copied, || {
@@ -87,6 +91,19 @@ impl Copy {
                 "up to {missing} of the source are missing since it was repaired"
             ));
         }
-        Ok(Exit::of_integrity(incomplete.is_none() && missing == 0))
+        // Of an empty storage as a whole, nothing is all of it.
+        let is_empty = copied["packets"] == 0 && is_selection;
+        if is_empty {
+            context.note("no packet of the source is selected: nothing was copied");
+        }
+        let is_whole = incomplete.is_none() && missing == 0;
+        Ok(Exit::of_integrity(is_whole && !is_empty))
     }
+}
+
+/// Whether only some agents, streams or kinds are copied.
+fn lists_name_some(request: &Map<String, Value>) -> bool {
+    let list = |name: &&str| request.get(*name).and_then(Value::as_array);
+    let mut lists = ["agents", "streams", "kinds"].iter().filter_map(list);
+    lists.any(|list| !list.is_empty())
 }

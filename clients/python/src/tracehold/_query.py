@@ -13,7 +13,7 @@ from ._errors import ResponseError, TraceholdError
 from ._replacing import replacing
 from ._rows import Rows
 from ._summary import Summary
-from ._times import Time, time_of
+from ._times import Duration, Time, duration_of, time_of
 from ._transport import Call, api
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class QueryOptions(TypedDict, total=False):
     fields: Fields | None
     group_by: Fields | None
     aggregate: Fields | None
-    every: str | None
+    every: Duration | None
     histogram: str | None
     estimate: bool
     order_by: Fields | None
@@ -64,7 +64,7 @@ class Options:
     fields: Fields | None = None
     group_by: Fields | None = None
     aggregate: Fields | None = None
-    every: str | None = None
+    every: Duration | None = None
     histogram: str | None = None
     estimate: bool = False
     order_by: Fields | None = None
@@ -88,7 +88,7 @@ class Options:
             "fields": _list(self.fields),
             "group_by": _text(self.group_by),
             "aggregate": _text(self.aggregate),
-            "every": self.every,
+            "every": None if self.every is None else duration_of(self.every),
             "histogram": self.histogram,
             "estimate": self.estimate,
             "order_by": _text(self.order_by),

@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use query_language::Filter;
 use storage_format::{LeafId, StorageId, TimeBasis};
-use trace_kinds::bare_unit;
 
 use super::{LEAVES_MAX, Split, SplitLeaf, SplitStorage, state_of};
 use crate::stored::leaf_source::{KeptPart, LeafSource};
@@ -74,10 +73,9 @@ impl StorageSet {
         question: u32,
         count: u64,
     ) -> Result<SplitPlan, ReadError> {
-        let units = self.leaves.iter();
-        let units = units.map(|open| bare_unit(open.stored.leaf.path.kind, &open.context));
+        let units = self.units(request)?;
         let limits = (request.from, request.to);
-        request.bare_times.check(limits, units)?;
+        request.bare_times.check(limits, units.into_iter())?;
         let filter = self.bind(request)?;
         let filter = filter.as_ref();
         self.drop_outdated(request)?;
