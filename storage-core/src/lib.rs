@@ -128,7 +128,7 @@ pub use error::{PacketSummary, StorageError};
 #[doc(hidden)]
 pub use io::fault_points;
 pub use io::ring::{Ring, RingPacket, RingTotals};
-pub use labels::{Comparison, LabelFilter, LabelValue, is_held};
+pub use labels::{Comparison, LEGAL_HOLD, LabelFilter, LabelValue, is_held};
 pub use leaf_file::LeafFile;
 pub use progress::Progress;
 pub use push::{NewPacket, Push, PushOutcome, Receipt, check_position, packet_charge};

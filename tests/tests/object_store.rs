@@ -525,3 +525,46 @@ fn requests_for_an_open_storage_are_sent_to_its_writer() {
     let unknown = two.api().send(&Request::new("GET", unknown)).unwrap();
     assert_eq!(unknown.status, 404, "{}", unknown.brief());
 }
+
+/// What a node has acknowledged of labels is what another one goes on with, at once.
+#[test]
+fn a_hold_on_one_node_stops_a_deletion_on_another() {
+    let Some(store) = ObjectStore::moto() else {
+        return;
+    };
+    // The rounds of the nodes come too late.
+    let rounds = "check_seconds = 60\n";
+    let (_one_folder, one) = start(store.settings("one", rounds));
+    let (_two_folder, two) = start(store.settings("two", rounds));
+    let storage = stored(&one, "first");
+    wait_uploaded(&one, &storage);
+    until("the other node has the storage", &two, || {
+        let found = two
+            .api()
+            .send(&Request::new("GET", &format!("/api/v1/storages/{storage}")));
+        found.unwrap().status == 200
+    });
+    let labels = format!("/storages/{storage}/labels");
+    let label = |name: &str, value: &str| json!({ "type": name, "value": value });
+    for (node, value) in [(&one, "a"), (&two, "b"), (&one, "c")] {
+        let label = label("use_case", value);
+        node.api().done("POST", &labels, Some(&label));
+    }
+    let hold = label("legal_hold", "case 7");
+    one.api().done("POST", &labels, Some(&hold));
+    let path = format!("/storages/{storage}");
+    let refused = two.api().refused("DELETE", &path, None);
+    assert_eq!(
+        (refused.status, refused.code.as_str()),
+        (409, "storage_held")
+    );
+    let found = two.api().storage(&storage);
+    assert_eq!(
+        found["labels"]["use_case"],
+        json!(["a", "b", "c"]),
+        "{found}"
+    );
+    let unhold = format!("{labels}/legal_hold");
+    two.api().done("DELETE", &unhold, None);
+    one.api().done("DELETE", &path, None);
+}

@@ -20,6 +20,7 @@ use super::page::{Page, malformed, query};
 use super::refusals::{BadRequest, Conflict, NotFound};
 use crate::app_state::AppState;
 use crate::problem::Problem;
+use crate::tier::change_everywhere;
 
 /// A label type.
 #[derive(Debug, Serialize, ToSchema)]
@@ -414,10 +415,8 @@ pub(super) async fn add(
     app.engine.storages().get(id)?;
     let request: LabelAddition = read_json(&app, &headers, body).await?;
     let values = value_texts(request.value)?;
-    app.engine
-        .labels()
-        .set(id, &request.name, &values, true)
-        .await?;
+    let set = app.engine.labels().set(id, &request.name, &values, true);
+    change_everywhere(&app, id, set).await?;
     labels(&app, id)
 }
 
@@ -441,7 +440,8 @@ pub(super) async fn set(
     app.engine.storages().get(id)?;
     let request: LabelValues = read_json(&app, &headers, body).await?;
     let values = value_texts(request.value)?;
-    app.engine.labels().set(id, &name, &values, false).await?;
+    let set = app.engine.labels().set(id, &name, &values, false);
+    change_everywhere(&app, id, set).await?;
     labels(&app, id)
 }
 
@@ -461,10 +461,8 @@ pub(super) async fn remove(
 ) -> Result<StatusCode, Problem> {
     let id: StorageId = id.parse()?;
     let LabelRemoval { value } = query(&uri)?;
-    app.engine
-        .labels()
-        .remove(id, &name, value.as_deref())
-        .await?;
+    let removed = app.engine.labels().remove(id, &name, value.as_deref());
+    change_everywhere(&app, id, removed).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

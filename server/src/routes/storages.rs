@@ -29,7 +29,7 @@ use crate::app_state::AppState;
 use crate::chunk_indexes::EventCount;
 use crate::problem::Problem;
 use crate::query::Unreadable;
-use crate::tier::forget_everywhere;
+use crate::tier::{change_everywhere, forget_everywhere};
 
 /// The state of a storage that is not recovered yet.
 const RECOVERING: &str = "RECOVERING";
@@ -420,7 +420,8 @@ pub(super) async fn change(
         description: request.description,
         labels: request.labels.map(to_texts).transpose()?,
     };
-    Ok(Json(app.engine.storages().update(id, patch).await?.into()))
+    let update = app.engine.storages().update(id, patch);
+    Ok(Json(change_everywhere(&app, id, update).await?.into()))
 }
 
 /// What a deletion accepts.

@@ -9,8 +9,8 @@ use storage_core::{StorageError, is_held};
 use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 
-use super::Tier;
 use super::outdated::replace_outdated;
+use super::{Tier, labels};
 use crate::app_state::AppState;
 
 /// The document with the ids, one a line.
@@ -80,6 +80,8 @@ pub(crate) async fn forget_everywhere(
     let Some(tier) = &app.tier else {
         return delete.await;
     };
+    // Another node may have held it a moment ago.
+    labels::exchange(app, tier, id).await;
     let info = app.engine.storages().get(id)?;
     if info.state != StorageState::Finalized && !is_held(&info) {
         end_chain(app, tier, id).await?;
@@ -125,7 +127,13 @@ pub(super) async fn complete(app: &AppState, tier: &Tier) -> Result<(), TierErro
         }
         // A crash came before the deletion here.
         let is_here = app.engine.storages().get(id).is_ok();
-        if !is_here {
+        if !is_here && labels::is_held_there(tier, id).await? {
+            tracing::error!(
+                storage = %id,
+                "a storage that was deleted here while the object store did not answer is held by \
+                 another node: it stays in the store, and is served from there"
+            );
+        } else if !is_here {
             remove_storage(&tier.bucket, id, &tier.node).await?;
             tracing::info!(storage = %id, "a deleted storage is removed from the object store");
         }

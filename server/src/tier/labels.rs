@@ -2,9 +2,10 @@
 //! record with the greatest number counts everywhere.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use object_tier::{LabelRecord, TierError, change_labels, latest_labels};
-use storage_core::{StorageInfo, StoragePatch};
+use storage_core::{LEGAL_HOLD, StorageError, StorageInfo, StoragePatch};
 use storage_format::StorageId;
 use storage_format::checksum::{crc32c, crc32c_append};
 
@@ -45,6 +46,54 @@ pub(super) async fn publish(
     let stored = change_labels(&tier.bucket, info.id, after, record, &tier.node).await?;
     note(app, info.id, stored.number, checksum).await;
     Ok(())
+}
+
+/// How long a change of labels waits for the store, before and after.
+const EXCHANGE_MAX: Duration = Duration::from_secs(2);
+
+/// Changes the labels of a storage with `change`, after those of other nodes were taken. The store
+/// has the change when this returns: a hold that is acknowledged is seen by a deletion on any node.
+/// If the store does not answer in time, the next round tells it.
+pub(crate) async fn change_everywhere<T>(
+    app: &Arc<AppState>,
+    id: StorageId,
+    change: impl Future<Output = Result<T, StorageError>>,
+) -> Result<T, StorageError> {
+    let Some(tier) = &app.tier else {
+        return change.await;
+    };
+    let _one_at_a_time = tier.labelling.lock().await;
+    exchange(app, tier, id).await;
+    let changed = change.await?;
+    exchange(app, tier, id).await;
+    Ok(changed)
+}
+
+/// Tells the store the labels of a storage, and takes those of other nodes, if it answers.
+pub(super) async fn exchange(app: &Arc<AppState>, tier: &Tier, id: StorageId) {
+    let Ok(info) = app.engine.storages().get(id) else {
+        return;
+    };
+    if tier.status().failure().is_some() {
+        return;
+    }
+    let both = async {
+        publish(app, tier, &info).await?;
+        take(app, tier, id).await
+    };
+    match tokio::time::timeout(EXCHANGE_MAX, both).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(%error, storage = %id, "labels are exchanged in the next round");
+        }
+        Err(_) => tracing::warn!(storage = %id, "labels are exchanged in the next round"),
+    }
+}
+
+/// Whether a node holds a storage that is in the store.
+pub(super) async fn is_held_there(tier: &Tier, id: StorageId) -> Result<bool, TierError> {
+    let record = latest_labels(&tier.bucket, id, 0).await?;
+    Ok(record.is_some_and(|record| record.labels.contains_key(LEGAL_HOLD)))
 }
 
 /// Takes the labels that another node has stored.

@@ -24,6 +24,7 @@ mod takeover_error;
 mod uploads;
 
 pub(crate) use deletions::forget_everywhere;
+pub(crate) use labels::change_everywhere;
 pub(crate) use locating::{Located, locate};
 pub(crate) use nodes::NodeDocument;
 pub(crate) use rounds::maintain;

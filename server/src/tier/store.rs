@@ -48,6 +48,8 @@ pub(crate) struct Tier {
     pub(super) superseded: Mutex<HashSet<StorageId>>,
     /// The document of deletions is changed by one at a time.
     pub(super) deleting: tokio::sync::Mutex<()>,
+    /// Held while labels are changed here and in the store.
+    pub(super) labelling: tokio::sync::Mutex<()>,
     pub(super) nodes: nodes::Nodes,
     /// With `durability = "object"`, since the engine is there.
     pub(super) chains: OnceLock<Arc<Chains>>,
@@ -128,6 +130,7 @@ impl Tier {
             refused: Mutex::default(),
             superseded: Mutex::default(),
             deleting: tokio::sync::Mutex::default(),
+            labelling: tokio::sync::Mutex::default(),
             nodes,
             chains: OnceLock::new(),
             known: OnceLock::new(),

@@ -31,7 +31,8 @@ pub(crate) const DATA_TIME_FRAME: &str = "data_time_frame";
 pub(crate) const EXPLORED_BY: &str = "explored_by";
 
 /// Protects a storage from every deletion.
-pub(crate) const LEGAL_HOLD: &str = "legal_hold";
+/// The label that protects a storage from deletion.
+pub const LEGAL_HOLD: &str = "legal_hold";
 
 /// Predefined types: name, type of the values, whether a storage may have several.
 const PREDEFINED: [(&str, ValueType, bool); 8] = [

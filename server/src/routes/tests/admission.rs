@@ -51,6 +51,7 @@ const ADMITTED: &[(&str, &str, &str)] = &[
     ),
     ("get", "/api/v1/buffer", "ro"),
     ("post", "/api/v1/buffer/copy", "o"),
+    ("get", "/api/v1/caller", "aroAROs"),
     ("get", "/api/v1/changes", "roROs"),
     ("get", "/api/v1/io-trace", "ro"),
     ("post", "/api/v1/io-trace/start", "o"),
