@@ -600,14 +600,10 @@ impl StorageError {
         let path = match self {
             Self::Damaged { path, .. } => path,
             Self::Io {
-                operation: "read",
-                source,
+                operation: "open" | "read",
                 path,
-            } if source.kind() == io::ErrorKind::NotFound
-                || Errno::from_io_error(source) == Some(Errno::IO) =>
-            {
-                path
-            }
+                ..
+            } if self.is_loss() => path,
             _ => return false,
         };
         let name = path.file_name().and_then(|name| name.to_str());

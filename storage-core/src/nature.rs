@@ -23,12 +23,12 @@ impl StorageError {
         match self {
             Self::Damaged { .. } | Self::DamagedPacket { .. } => Nature::Lost,
             Self::Io { source, .. } => {
-                // Also a folder where the file was, which is not the file.
-                let is_refused = Errno::from_io_error(source) == Some(Errno::IO);
-                let kind = source.kind();
-                if is_refused
-                    || matches!(kind, io::ErrorKind::NotFound | io::ErrorKind::IsADirectory)
-                {
+                // Also a folder, a pipe or a link to itself where the file was.
+                let is_lost = matches!(
+                    Errno::from_io_error(source),
+                    Some(Errno::IO | Errno::ISDIR | Errno::NXIO | Errno::LOOP)
+                );
+                if is_lost || source.kind() == io::ErrorKind::NotFound {
                     Nature::Lost
                 } else {
                     Nature::Other
@@ -56,6 +56,8 @@ mod tests {
             (Errno::IO, Nature::Lost),
             (Errno::NOENT, Nature::Lost),
             (Errno::ISDIR, Nature::Lost),
+            (Errno::NXIO, Nature::Lost),
+            (Errno::LOOP, Nature::Lost),
             (Errno::MFILE, Nature::Transient),
             (Errno::NFILE, Nature::Transient),
             (Errno::NOMEM, Nature::Transient),

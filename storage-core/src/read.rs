@@ -184,6 +184,11 @@ pub(crate) fn checksum_of(path: &Path) -> io::Result<(u64, u32)> {
 
 /// Reads a complete small file; more than `max` bytes is an error.
 pub(crate) fn read_small(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    // Who opens a pipe waits for a writer.
+    let kind = std::fs::metadata(path)?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(rustix::io::Errno::NXIO.into());
+    }
     let file = ReadFile::open(path)?;
     let length = file.length()?;
     if length > max {

@@ -368,3 +368,68 @@ fn a_storage_that_is_gone_is_named() {
         "{log}"
     );
 }
+
+/// FINALIZED means that every file is there: one that another program removed is noticed, however
+/// short the log is.
+#[test]
+fn a_storage_with_a_lost_data_file_is_not_finalized() {
+    let lose: [fn(&Path); 3] = [
+        |path| fs::remove_file(path).unwrap(),
+        |path| {
+            fs::remove_file(path).unwrap();
+            fs::create_dir(path).unwrap();
+        },
+        |path| {
+            fs::remove_file(path).unwrap();
+            std::os::unix::fs::symlink(path, path).unwrap();
+        },
+    ];
+    for (number, lose) in lose.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = "[storage]\ndata_file_bytes_max = 1048576\n";
+        let server = Server::start(folder.path(), &Settings::with_config(config));
+        let mut api = server.api();
+        let storage = api.create_storage("lost");
+        let agent = Agent::declare(&mut api, &storage, "host", "raw", "none");
+        for sequence in 0..60 {
+            agent.push(&mut api, sequence, &[7; 40_000]);
+        }
+        let files = server.data().join("storages").join(&storage);
+        lose(&files.join("0000000000000000.itdata"));
+        let finalize = format!("/storages/{storage}/finalize");
+        let refused = api.refused("POST", &finalize, None);
+        let found = (refused.status, refused.code.as_str());
+        assert_eq!(found, (409, "storage_damaged"), "{number}");
+        assert_eq!(api.state(&storage), "OPEN");
+    }
+}
+
+/// The trace metadata of an agent whose file was lost while the server was stopped comes back when
+/// it registers again; a finalized storage would have to do without for good.
+#[test]
+fn packets_are_not_finalized_without_the_metadata_that_they_need() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Server::start(folder.path(), &Settings::default());
+    let mut api = server.api();
+    let storage = api.create_storage("ctf");
+    let register = |api: &mut Api| {
+        Agent::register(api, "host");
+        Agent::declare_stream(api, "host", "events", "ctf", "none");
+        let request = Request::new("PUT", "/api/v1/agents/host/metadata")
+            .header("content-type", "application/octet-stream")
+            .body(METADATA);
+        assert_eq!(api.send(&request).unwrap().status, 204);
+    };
+    register(&mut api);
+    Agent::new(&storage, "host", "events").push(&mut api, 0, b"packet");
+    server.kill();
+    fs::remove_file(server.data().join("agents/host.agent")).unwrap();
+    server.restart();
+    let mut api = server.api();
+    let refused = api.refused("POST", &format!("/storages/{storage}/finalize"), None);
+    let found = (refused.status, refused.code.as_str());
+    assert_eq!(found, (404, "agent_not_found"));
+    register(&mut api);
+    api.finalize(&storage);
+    assert_eq!(api.packet(&storage, 0), b"packet");
+}

@@ -1,6 +1,7 @@
 //! What a server knows after a restart.
 
 use std::fs;
+use std::path::Path;
 
 use harness::{Agent, Problem, Request, Server, Settings, payload};
 use serde_json::json;
@@ -217,7 +218,7 @@ fn a_damaged_list_of_recordings_does_not_stop_the_server() {
 }
 
 /// Every small file of the data folder that the server can do without: damaged bytes, or a folder
-/// in its place, are set aside, and the next change writes it again.
+/// or a pipe in its place, are set aside, and the next change writes it again.
 #[test]
 fn no_damaged_document_stops_the_server() {
     let folder = tempfile::tempdir().unwrap();
@@ -231,17 +232,22 @@ fn no_damaged_document_stops_the_server() {
         "agent-usage",
         "scrub",
     ];
-    let with_folders = [false, true];
-    for is_folder in with_folders {
+    let damages: [fn(&Path); 3] = [
+        |path| fs::write(path, b"\0\0\0\0 not this\n").unwrap(),
+        |path| fs::create_dir(path).unwrap(),
+        |path| {
+            let made = std::process::Command::new("mkfifo").arg(path).status();
+            assert!(made.unwrap().success());
+        },
+    ];
+    for damage in damages {
         server.kill();
         for name in names {
             let path = server.data().join(name);
+            // Some of them stay where they are.
             let _ = fs::remove_file(&path);
-            if is_folder {
-                fs::create_dir(&path).unwrap();
-            } else {
-                fs::write(&path, b"\0\0\0\0 not this\n").unwrap();
-            }
+            let _ = fs::remove_dir(&path);
+            damage(&path);
         }
         server.restart();
         assert_eq!(server.api().state(&id), "OPEN");
@@ -263,7 +269,7 @@ fn no_damaged_document_stops_the_server() {
             let file_name = file_name.to_string_lossy();
             file_name.starts_with(&format!("{name}.damaged-"))
         });
-        assert_eq!(aside.count(), with_folders.len(), "{name}");
+        assert_eq!(aside.count(), damages.len(), "{name}");
         assert!(
             server.log().contains(&format!("{name}.damaged-")),
             "{}",

@@ -7,12 +7,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    path::Path,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
 use storage_format::{
-    AgentId, Codec, DataFileId, LeafType, StorageId,
+    AgentId, Codec, DataFileId, FormatError, FormatErrorKind, Kind, LeafType, StorageId,
     agent_file::{AgentFile, StreamSpec},
     checksum::crc32c,
     checksum_file::ChecksumFile,
@@ -332,6 +333,9 @@ impl Writer {
             let name = FileName::Agent(id.clone()).to_string();
             let path = self.storage.folder.join(&name);
             let found = self.services.agents.file_or_deleted(&id).await?;
+            if found.is_none() && self.needs_metadata(&id) {
+                return Err(StorageError::AgentNotFound(id));
+            }
             let agent = found.unwrap_or_else(|| self.known_from_packets(&id));
             let bytes = bytes::Bytes::from(agent.encode().map_err(StorageError::damaged(&path))?);
             files.push(FileEntry {
@@ -347,12 +351,21 @@ impl Writer {
         Ok(files)
     }
 
-    /// What the packets of an agent say about it that was deleted while the last of them came.
+    /// Whether packets of an agent cannot be decoded without its trace metadata. If its file was
+    /// lost while the server was stopped, it sends them when it registers again.
+    fn needs_metadata(&self, id: &AgentId) -> bool {
+        let tree = self.storage.tree.read();
+        let mut leaves = tree.iter().flat_map(|tree| tree.leaves());
+        leaves.any(|leaf| leaf.path.agent == *id && leaf.path.kind == Kind::Ctf)
+    }
+
+    /// What the packets of an agent say about it that was deleted while the last of them came, or
+    /// whose file was lost.
     fn known_from_packets(&self, id: &AgentId) -> AgentFile {
         tracing::error!(
             storage = %self.storage.id, agent = %id,
-            "an agent with packets in the storage was deleted before the finalization: its name and \
-             its trace metadata are not known, and CTF packets of it cannot be decoded"
+            "an agent with packets in the storage was deleted before the finalization, or its file \
+             was lost: its name is not known"
         );
         let mut streams = BTreeMap::new();
         if let Some(tree) = &*self.storage.tree.read() {
@@ -467,6 +480,7 @@ async fn read_checksums(
     let files = files.to_vec();
     let read = move || {
         if is_later {
+            check_lengths(&folder, &files)?;
             note_missing(&folder, id);
             return Ok(None);
         }
@@ -485,6 +499,27 @@ async fn read_checksums(
             Ok(None)
         }
     }
+}
+
+/// Fails if a data file is gone, or shorter than what was written to it: its bytes are read later.
+fn check_lengths(folder: &Path, files: &[FileEntry]) -> Result<(), StorageError> {
+    for file in files {
+        let path = folder.join(&file.name);
+        let found = std::fs::metadata(&path).map_err(StorageError::io("read", &path))?;
+        if !found.is_file() || found.len() < file.length {
+            let kind = FormatErrorKind::Truncated {
+                needed: file.length,
+                available: found.len(),
+            };
+            let (what, offset) = ("data file", found.len());
+            return Err(StorageError::damaged(path)(FormatError {
+                what,
+                offset,
+                kind,
+            }));
+        }
+    }
+    Ok(())
 }
 
 /// Waits until the replica has all packets, and takes no more: another node may have the storage
