@@ -129,3 +129,29 @@ fn lines_have_the_query_string_and_the_status_also_of_what_failed() {
         assert_eq!(last(&server), line);
     }
 }
+
+/// Lines for a file that another program removed or moved, as a rotation of logs would, go into a
+/// new one, and the chain goes on.
+#[test]
+fn a_log_that_is_moved_or_removed_continues_in_a_new_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(folder.path(), &Settings::default());
+    let path = server.data().join("audit/audit.jsonl");
+    let has = |name: &str| {
+        let log = std::fs::read_to_string(&path).unwrap_or_default();
+        log.contains(&format!("\"request\":{name:?}"))
+    };
+    assert_eq!(create(&server, "before"), 201);
+    let moved = server.data().join("moved.jsonl");
+    std::fs::rename(&path, &moved).unwrap();
+    assert_eq!(create(&server, "moved"), 201);
+    assert!(has("moved") && !has("before"));
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(create(&server, "removed"), 201);
+    assert!(has("removed") && !has("moved"));
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, b"something else\n").unwrap();
+    assert_eq!(create(&server, "replaced"), 201);
+    assert!(has("replaced"));
+    assert!(server.log().contains("the file of the audit log"));
+}

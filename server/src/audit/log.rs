@@ -1,7 +1,8 @@
 //! The files of the audit log: writing, continuing after a start, and verifying.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,7 +199,15 @@ impl<D: Operations> Log<D> {
             cut.map_err(failed("cut", &self.folder))?;
             self.is_torn = false;
         }
-        if self.bytes >= self.bytes_max {
+        let is_current = self.is_current();
+        if !is_current {
+            tracing::error!(
+                folder = %self.folder.display(),
+                "another program removed, moved or replaced the file of the audit log; it continues \
+                 in a new file"
+            );
+        }
+        if self.bytes >= self.bytes_max || !is_current {
             self.is_named = false;
             set_aside(&self.disk, &self.folder, self.end.number)?;
             let path = self.folder.join(CURRENT);
@@ -219,6 +228,18 @@ impl<D: Operations> Log<D> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the name of the current file leads to it: lines of another one would be lost.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the audit log is no data of storages"
+    )]
+    fn is_current(&self) -> bool {
+        let open = self.file.metadata();
+        let named = std::fs::metadata(self.folder.join(CURRENT));
+        let place = |found: Metadata| (found.dev(), found.ino());
+        matches!((open.map(place), named.map(place)), (Ok(open), Ok(named)) if open == named)
     }
 
     fn write(&mut self, what: What) -> Result<(), AuditError> {

@@ -158,7 +158,10 @@ impl Tier {
 
     /// Lets the engine fetch absent bytes.
     pub(crate) fn serve(&self, engine: &Engine, provenances: &Arc<Provenances>) {
-        let source = source::Source(self.reader.clone());
+        let source = source::Source {
+            reader: self.reader.clone(),
+            patience: Duration::from_secs(self.config.request_seconds.saturating_mul(2)),
+        };
         let ahead_bytes_max = self.config.read_ahead_bytes_max;
         engine
             .tiering()
