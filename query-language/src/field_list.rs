@@ -84,12 +84,24 @@ pub fn parse_fields(text: &str) -> Result<Vec<String>, QueryError> {
     labels(text, LISTED_FIELDS_MAX)
 }
 
-/// As [`parse_fields`] for the columns of rows, which may be any number.
+/// As [`parse_fields`] for the columns of rows, which may be any number. Nothing follows a column,
+/// so spaces within a name need no backquotes.
 ///
 /// # Errors
 /// When an item is no field.
 pub fn parse_columns(text: &str) -> Result<Vec<String>, QueryError> {
-    labels(text, usize::MAX)
+    let column = |Item { label, rest, span }: Item<'_>| {
+        let whole = &text[span.clone()];
+        if rest.is_empty() {
+            return Ok(label);
+        }
+        if whole.contains('`') || begins_arithmetic(whole) {
+            let start = span.end - rest.len();
+            return Err(expected(text, start..span.end, "a comma"));
+        }
+        Ok(whole.to_owned())
+    };
+    items(text, usize::MAX)?.into_iter().map(column).collect()
 }
 
 /// Parses one field that is not in a list: in it spaces and commas need no backquotes.
@@ -312,7 +324,11 @@ mod tests {
             Ok(expected.into())
         );
         assert!(columns("").is_err());
-        assert!(columns("a b").is_err());
+        assert_eq!(
+            columns("a b, c"),
+            Ok(["a b", "c"].map(str::to_owned).into())
+        );
+        assert!(columns("`a` b").is_err() && columns("(a + b) c").is_err());
     }
 
     #[test]

@@ -198,11 +198,12 @@ fn is_compressed(kind: Kind, packet: &[u8]) -> bool {
     }
 }
 
-/// Whether a packet of spans is another request than the one in its file.
+/// Whether a packet of spans is another request than the one in its file: a copy writes those that
+/// lack spans in protobuf. Of a compressed file, lines are stored without their ends.
 fn is_rewritten(kind: Kind, packet: &[u8], origin: Option<FileRange>) -> bool {
     let length = packet.len() as u64;
     let is_own = |range: FileRange| range.bytes == length || has_length_before(range, packet);
-    kind == Kind::Otlp && origin.is_some_and(|range| !is_own(range))
+    kind == Kind::Otlp && !is_json(packet) && origin.is_some_and(|range| !is_own(range))
 }
 
 /// Whether a request in protobuf follows its length in the file.

@@ -12,7 +12,6 @@ use recording::{Instant, ProcessorConfig, RecordingError, StorageCopySpec, check
 use serde::{Deserialize, Serialize};
 use storage_core::{CopyListener, CopyReport, CopySelection, Declaring, LeafBases, NewStorage};
 use storage_format::data_file::LeafPath;
-use storage_format::limits::STORAGE_NAME_BYTES_MAX;
 use storage_format::{AgentId, Kind, StorageId, StreamId, StreamNames};
 use tokio::sync::mpsc;
 use trace_kinds::StreamContext;
@@ -32,8 +31,6 @@ use crate::query::{declarations, is_of_packets, time_bases};
 
 /// Maximum number of copied packets whose provenance has yet to be recorded.
 const COPIED_WAITING_MAX: usize = 1024;
-/// What the name of a copy without one ends with.
-const COPY_ENDING: &str = "-copy";
 
 /// A selection to copy, and its target.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -157,7 +154,7 @@ pub(super) async fn copy(
     let plan = CopyPlan {
         source,
         target: request.storage,
-        name: request.name.unwrap_or_else(|| copy_name(&info.name)),
+        name: request.name.unwrap_or(info.name),
         selection: CopySelection {
             kinds: kinds.collect::<Result<_, _>>()?,
             from,
@@ -298,14 +295,6 @@ async fn fill(
             Err(error.into())
         }
     }
-}
-
-/// The name of a copy without one. That of its source would be the name of two storages.
-fn copy_name(source: &str) -> String {
-    let mut name = source.to_owned();
-    let room = STORAGE_NAME_BYTES_MAX.saturating_sub(COPY_ENDING.len());
-    name.truncate(name.floor_char_boundary(room));
-    name + COPY_ENDING
 }
 
 /// Why a copy may lack packets although all of the storage could be read.

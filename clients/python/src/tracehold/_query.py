@@ -296,6 +296,7 @@ def _format_of(path: Path) -> FileFormat:
     }
     found = formats.get(path.suffix)
     if found is None:
-        message = f"{path}: no format has this ending; write one of {', '.join(formats)}, or name the format"
+        endings = ", ".join(formats)
+        message = f"{path}: no format has this ending; write one of {endings}, or name the format"
         raise ValueError(message)
     return found
