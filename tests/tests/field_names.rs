@@ -97,7 +97,7 @@ fn names_in_backquotes_are_the_same_everywhere() {
     for options in [
         ["--fields", ""],
         ["--fields", "dur,"],
-        ["--fields", "dur desc"],
+        ["--fields", "`dur` desc"],
         ["--fields", "`dur"],
         ["--histogram", " "],
         ["--aggregate", "sum:`dur"],
