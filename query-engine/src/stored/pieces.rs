@@ -91,9 +91,12 @@ impl<'c> Parts<'c> {
     /// Adds a packet, or several small ones.
     fn add(&mut self, packet: &Chunk) {
         let end = packet.offset + packet.length;
-        // Events without a time come first, and only the chunk says that there are none.
-        let is_timed = first_ts(self.chunk).is_some() && packet.odd == 0;
-        let first = packet.times.filter(|_| is_timed).map(|times| times.first);
+        // Events without a time come first, and only the chunk says that there are none. No event of
+        // a packet with unknown times is earlier than the first of its chunk.
+        let first = first_ts(self.chunk).map(|of_chunk| match packet.times {
+            Some(times) if packet.odd == 0 => times.first.max(of_chunk),
+            _ => of_chunk,
+        });
         let bytes = u128::from(packet.length) * u128::from(self.chunk.raw_length);
         let bytes = bytes / u128::from(self.chunk.length.max(1));
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);

@@ -124,3 +124,26 @@ fn rows_of_parts_wait_for_few_others() {
     let of_first = moved();
     assert!(of_first * 10 < of_all, "{of_first} of {of_all} bytes");
 }
+
+/// Without the times of packets, those of chunks are as good as they were.
+#[test]
+fn packets_with_unknown_times_are_not_before_their_chunk() {
+    let packet = |number: u16| {
+        (0..5)
+            .map(|event| (number * 100 + event, 1, true))
+            .collect()
+    };
+    let stream = |first: u16| (first..first + 40).map(packet).collect::<Vec<Vec<Done>>>();
+    let sent: Vec<_> = (0..4).map(|number| stream(number * 40)).collect();
+    let [(whole, _), (parts, _)] = streams(Kind::Dft, &sent, (&[0; 40], 1 << 20));
+    let limits = Limits {
+        threads: 1,
+        // More than one stream takes, and less than two.
+        waiting_bytes_max: 32 << 10,
+        ..Limits::default()
+    };
+    let all = Request::default();
+    let expected = rows(&whole, &all, limits);
+    assert_eq!(expected.1, 0);
+    assert_eq!(rows(&parts, &all, limits), expected);
+}
