@@ -91,8 +91,8 @@ impl<'c> Parts<'c> {
     /// Adds a packet, or several small ones.
     fn add(&mut self, packet: &Chunk) {
         let end = packet.offset + packet.length;
-        // Events without a time come first, and only the chunk says that there are none. No event of
-        // a packet with unknown times is earlier than the first of its chunk.
+        // Events without a time come first, and only the chunk says that there are none. No event
+        // of a packet with unknown times is earlier than the first of its chunk.
         let first = first_ts(self.chunk).map(|of_chunk| match packet.times {
             Some(times) if packet.odd == 0 => times.first.max(of_chunk),
             _ => of_chunk,
