@@ -2,6 +2,7 @@
 //!
 //! Each rule is one file: data at the top, one function from sources to findings, and its tests.
 
+mod binaries;
 mod budgets;
 mod capabilities;
 mod characters;
@@ -23,6 +24,7 @@ use std::path::Path;
 
 use crate::failure::{Failure, Outcome};
 use crate::process::{command, output, root};
+use binaries::File;
 use source::{Source, Text};
 
 /// One violation of a rule.
@@ -82,7 +84,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
 }
 
 fn findings(root: &Path) -> Outcome<Vec<Finding>> {
-    let texts = texts(root)?;
+    let (files, texts) = files(root)?;
     let mut sources: Vec<Source> = texts
         .iter()
         .filter(|text| text.path.ends_with(".rs"))
@@ -100,6 +102,7 @@ fn findings(root: &Path) -> Outcome<Vec<Finding>> {
     Ok([
         floors::findings(&metadata)?,
         manifests::findings(&texts),
+        binaries::findings(&files),
         budgets::findings(&sources),
         modules::findings(&sources),
         circles::findings(&sources),
@@ -127,10 +130,10 @@ fn listing() -> Outcome<String> {
     output(&mut command("git", &list))
 }
 
-/// Every text file that is tracked by git or could be added.
-fn texts(root: &Path) -> Outcome<Vec<Text>> {
+/// Every file that is tracked by git or could be added, and the content of those that are text.
+fn files(root: &Path) -> Outcome<(Vec<File>, Vec<Text>)> {
     let list = listing()?;
-    let mut texts = Vec::new();
+    let (mut files, mut texts) = (Vec::new(), Vec::new());
     for path in list.split_terminator('\0') {
         let full = root.join(path);
         // A deleted file is listed until the deletion is committed.
@@ -138,11 +141,16 @@ fn texts(root: &Path) -> Outcome<Vec<Text>> {
             continue;
         }
         let bytes = std::fs::read(&full).map_err(|source| Failure::File { path: full, source })?;
-        if let Ok(content) = String::from_utf8(bytes) {
-            texts.push(Text::new(path, content));
-        }
+        let length = bytes.len() as u64;
+        let text = String::from_utf8(bytes).ok();
+        files.push(File {
+            path: path.to_owned(),
+            length,
+            is_text: text.is_some(),
+        });
+        texts.extend(text.map(|content| Text::new(path, content)));
     }
-    Ok(texts)
+    Ok((files, texts))
 }
 
 /// Checks which lines of a text a rule reports.
