@@ -19,7 +19,8 @@ pub(crate) fn read(folder: &Path) -> Result<DataVersion, MigrationError> {
     let text = match std::fs::metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(DataVersion(0)),
         Err(error) => return Err(MigrationError::io("get the length of", path)(error)),
-        Ok(metadata) if metadata.len() > BYTES_MAX => None,
+        // Who opens a pipe waits for a writer, and a device may have no end.
+        Ok(metadata) if !metadata.is_file() || metadata.len() > BYTES_MAX => None,
         Ok(_) => Some(std::fs::read_to_string(&path).map_err(MigrationError::io("read", &path))?),
     };
     let number = text

@@ -60,7 +60,12 @@ impl Catalog {
                 .cache_capacity(CACHE_BYTES)
                 .open()
         };
-        let database = match open() {
+        // Sled would wait for the writer of a pipe, or read a device without an end.
+        let opened = match stranger(folder).map_err(StorageError::io("list", folder))? {
+            Some(path) => Err(sled::Error::Unsupported(format!("{path} is not a file"))),
+            None => open(),
+        };
+        let database = match opened {
             Ok(database) => database,
             Err(error) => {
                 tracing::warn!(%error, "the catalog is damaged; rebuilding it");
@@ -190,6 +195,22 @@ impl Catalog {
             tracing::warn!(%error, "the catalog cannot be flushed to disk");
         }
     }
+}
+
+/// Something in the folder that is neither a file nor a folder.
+fn stranger(folder: &Path) -> std::io::Result<Option<String>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let kind = std::fs::metadata(&path).map(|metadata| metadata.file_type());
+        if kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir()) {
+            return Ok(Some(path.display().to_string()));
+        }
+    }
+    Ok(None)
 }
 
 /// The error number in an error of sled.

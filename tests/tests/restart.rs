@@ -235,10 +235,7 @@ fn no_damaged_document_stops_the_server() {
     let damages: [fn(&Path); 3] = [
         |path| fs::write(path, b"\0\0\0\0 not this\n").unwrap(),
         |path| fs::create_dir(path).unwrap(),
-        |path| {
-            let made = std::process::Command::new("mkfifo").arg(path).status();
-            assert!(made.unwrap().success());
-        },
+        make_pipe,
     ];
     for damage in damages {
         server.kill();
@@ -275,5 +272,54 @@ fn no_damaged_document_stops_the_server() {
             "{}",
             server.log()
         );
+    }
+}
+
+fn make_pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status();
+    assert!(made.unwrap().success());
+}
+
+/// A pipe or an endless device in the place of a file is no file: nothing waits for it, nothing
+/// reads it into memory, and no line is written into it.
+#[test]
+fn no_pipe_or_device_stops_the_server() {
+    let strangers: [fn(&Path); 2] = [make_pipe, |path| {
+        std::os::unix::fs::symlink("/dev/zero", path).unwrap();
+    }];
+    for put in strangers {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Server::start(folder.path(), &Settings::default());
+        let id = server.api().create_storage("open");
+        for name in ["catalog/conf", "catalog/snap.0", "audit/audit.jsonl"] {
+            server.kill();
+            let path = server.data().join(name);
+            let _ = fs::remove_file(&path);
+            put(&path);
+            server.restart();
+            assert_eq!(server.api().state(&id), "OPEN", "{name}");
+            server.api().create_storage(name);
+            assert!(
+                fs::metadata(&path).map_or(true, |found| found.is_file()),
+                "{name}"
+            );
+        }
+        let log = server.log();
+        assert!(
+            log.contains("the catalog is damaged") && log.contains("is not a file"),
+            "{log}"
+        );
+        let noted = fs::read_to_string(server.data().join("audit/audit.jsonl")).unwrap();
+        assert!(noted.lines().count() >= 2, "{noted}");
+
+        server.kill();
+        let version = server.data().join("VERSION");
+        fs::remove_file(&version).unwrap();
+        put(&version);
+        let refused = Server::try_start(folder.path(), &Settings::default());
+        let refused = refused
+            .err()
+            .expect("a folder without a version is refused");
+        assert!(refused.contains("does not contain a version"), "{refused}");
     }
 }

@@ -261,6 +261,16 @@ impl<D: Operations> Log<D> {
 /// file that is damaged is set aside, and the log continues in another one.
 fn continue_log(folder: &Path, disk: &impl Operations) -> Result<(File, u64, End), AuditError> {
     let path = folder.join(CURRENT);
+    if is_stranger(&path) {
+        let aside = folder.join(format!("{CURRENT}.damaged-{}", now()));
+        disk.rename(&path, &aside)
+            .map_err(failed("rename", &path))?;
+        tracing::error!(
+            aside = %aside.display(),
+            "the current file of the audit log is not a file; it is set aside, and the log continues \
+             in a new one"
+        );
+    }
     let file = disk.open(&path).map_err(failed("open", &path))?;
     let length = file.metadata().map_err(failed("open", &path))?.len();
     if length == 0 {
@@ -301,7 +311,7 @@ fn end_of_complete(folder: &Path) -> Result<End, AuditError> {
         number: files.last().map_or(0, |(number, _)| *number),
         ..End::default()
     };
-    for (_, path) in files.iter().rev() {
+    for (_, path) in files.iter().rev().filter(|(_, path)| !is_stranger(path)) {
         if let (Some(found), _) = read(BufReader::new(open(path)?), None) {
             end.number = end.number.max(found.number);
             end.seal = found.seal;
@@ -388,7 +398,21 @@ fn create_folder(folder: &Path) -> Result<(), AuditError> {
     reason = "the audit log is no data of storages"
 )]
 fn open(path: &Path) -> Result<File, AuditError> {
+    if is_stranger(path) {
+        let error = io::Error::new(ErrorKind::InvalidData, "it is not a file");
+        return Err(failed("open", path)(error));
+    }
     File::open(path).map_err(failed("open", path))
+}
+
+/// Whether there is something other than a file: who opens a pipe waits, and lines that are written
+/// to a device are lost.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the audit log is no data of storages"
+)]
+fn is_stranger(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file())
 }
 
 /// A file that is not what was written.

@@ -2,11 +2,12 @@
 
 use std::{
     fs::File,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     time::{Duration, Instant},
 };
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 
 use crate::StorageError;
 
@@ -18,7 +19,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Locks a data folder until the file is dropped; blocks the thread.
 pub(super) fn lock_folder(folder: &Path) -> Result<File, StorageError> {
     let path = folder.join("lock");
-    let file = File::create(&path).map_err(StorageError::io("create", &path))?;
+    // Who opens a pipe waits for a reader, unless it asks not to.
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = File::options();
+    let file = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .custom_flags(flags)
+        .open(&path);
+    let file = file.map_err(StorageError::io("create", &path))?;
     let began = Instant::now();
     while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
         if began.elapsed() > WAIT {
@@ -47,5 +57,25 @@ mod tests {
             drop(held);
             assert!(waiting.join().unwrap().is_ok());
         });
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_the_lock_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(folder.path().join("lock"))
+            .status();
+        assert!(made.unwrap().success());
+        let refused = lock_folder(folder.path()).unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                StorageError::Io {
+                    operation: "create",
+                    ..
+                }
+            ),
+            "{refused}"
+        );
     }
 }
