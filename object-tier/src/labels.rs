@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use storage_format::StorageId;
+use storage_format::paths::FileName;
+use storage_format::storage_file::StorageFile;
 
-use crate::{Bucket, Creation, Hint, TierError, clock, hints, keys, removal};
+use crate::{Bucket, Creation, Heads, Hint, Seal, TierError, clock, hints, keys, removal};
 
 /// Longest record, in bytes: more than the labels of a storage can have.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
 /// Numbers that are tried before a change gives up: so many others changed the labels meanwhile.
 const TRIES: u32 = 1000;
-/// Taken numbers after which a list shows how far others are.
-const STEPS: u32 = 4;
 
 /// The name, description and labels of a storage since a change.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelRecord {
     /// Its number: the highest one counts.
     pub number: u64,
@@ -39,7 +39,53 @@ struct Body {
     labels: BTreeMap<String, String>,
 }
 
+impl LabelRecord {
+    /// What was changed since `base`, over what others made of it.
+    fn rebased(mut self, base: &Self, theirs: &Self) -> Self {
+        if self.name == base.name {
+            self.name.clone_from(&theirs.name);
+        }
+        if self.description == base.description {
+            self.description.clone_from(&theirs.description);
+        }
+        let keys = base.labels.keys().chain(theirs.labels.keys());
+        for key in keys {
+            if self.labels.get(key) != base.labels.get(key) {
+                continue;
+            }
+            match theirs.labels.get(key) {
+                Some(value) => self.labels.insert(key.clone(), value.clone()),
+                None => self.labels.remove(key),
+            };
+        }
+        self
+    }
+
+    /// Whether both say the same, whatever their numbers.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let LabelRecord {
+            number: _,
+            name,
+            description,
+            labels,
+        } = self;
+        (name, description, labels) == (&other.name, &other.description, &other.labels)
+    }
+}
+
 impl Body {
+    fn new(record: &LabelRecord, node: &str, time: i64) -> Self {
+        Self {
+            nonce: clock::nonce(),
+            node: node.to_owned(),
+            time,
+            name: record.name.clone(),
+            description: record.description.clone(),
+            labels: record.labels.clone(),
+        }
+    }
+
     fn decode(key: &str, number: u64, body: &[u8]) -> Result<LabelRecord, TierError> {
         let body: Self = serde_json::from_slice(body)
             .map_err(|error| TierError::damaged(key, error.to_string()))?;
@@ -52,9 +98,9 @@ impl Body {
     }
 }
 
-/// Stores a record under the first free number behind `after`, the highest one that is known here,
-/// 0 for none. Of two changes at once both are stored, and the one with the higher number counts.
-/// Returns the record with its number.
+/// Stores what a change made of the labels with number `after`, the highest one that is known here,
+/// 0 for none: as the next record, or, if others stored some meanwhile, with what they changed.
+/// Where both changed the same label, this change counts. Returns the record with its number.
 ///
 /// # Errors
 /// When the storage was removed, or it is not known whether the record was stored.
@@ -66,34 +112,72 @@ pub async fn change_labels(
     node: &str,
 ) -> Result<LabelRecord, TierError> {
     removal::refuse_gone(bucket, storage).await?;
-    let now = clock::now_ns();
-    let body = Body {
-        nonce: clock::nonce(),
-        node: node.to_owned(),
-        time: now,
-        name: record.name.clone(),
-        description: record.description.clone(),
-        labels: record.labels.clone(),
+    let mut record = LabelRecord {
+        number: after.saturating_add(1),
+        ..record
     };
-    let mut number = after.saturating_add(1);
-    let encoded = encode(&keys::label(storage, number), &body)?;
-    for attempt in 1..=TRIES {
-        let key = keys::label(storage, number);
-        if bucket.create(&key, encoded.clone()).await? == Creation::Made {
-            hints::note(bucket, Hint::Labelled(number), storage, now).await;
-            return Ok(LabelRecord { number, ..record });
+    let mut base = None;
+    for _ in 0..TRIES {
+        let key = keys::label(storage, record.number);
+        let now = clock::now_ns();
+        let body = encode(&key, &Body::new(&record, node, now))?;
+        if bucket.create(&key, body).await? == Creation::Made {
+            hints::note(bucket, Hint::Labelled(record.number), storage, now).await;
+            return Ok(record);
         }
-        if attempt.is_multiple_of(STEPS) {
-            number = number.max(listed(bucket, storage).await?);
+        let before = record.number.saturating_sub(1);
+        let Some(theirs) = latest_labels(bucket, storage, before).await? else {
+            continue;
+        };
+        let began_with = match base {
+            Some(base) => base,
+            None => match known(bucket, storage, after).await {
+                Err(error) if !error.is_passing() => None,
+                found => found?,
+            },
+        };
+        base = Some(began_with.map(|base| {
+            record = std::mem::take(&mut record).rebased(&base, &theirs);
+            theirs.clone()
+        }));
+        if record.is_same(&theirs) {
+            return Ok(theirs);
         }
-        number = number.saturating_add(1);
+        record.number = theirs.number.saturating_add(1);
     }
     Err(TierError::Store {
         doing: "create",
-        key: keys::label(storage, number),
+        key: keys::label(storage, record.number),
         reason: format!("others took {TRIES} numbers before: repeat the change"),
         is_passing: true,
     })
+}
+
+/// The labels that a change began with; `None` if that is not known any more.
+async fn known(
+    bucket: &Bucket,
+    storage: StorageId,
+    number: u64,
+) -> Result<Option<LabelRecord>, TierError> {
+    if number > 0 {
+        return get(bucket, storage, number).await;
+    }
+    let Some(seal) = Seal::get(bucket, storage).await? else {
+        return Ok(None);
+    };
+    let name = FileName::Storage(storage).to_string();
+    let Some(small) = seal.small_file(&name) else {
+        return Ok(None);
+    };
+    let bytes = Heads::get(bucket, &seal).await?.small(small)?;
+    let file = StorageFile::decode(&bytes)
+        .map_err(|error| TierError::damaged(&seal.heads.key, error.to_string()))?;
+    Ok(Some(LabelRecord {
+        number,
+        name: file.name,
+        description: file.description,
+        labels: file.labels,
+    }))
 }
 
 fn encode(key: &str, body: &Body) -> Result<bytes::Bytes, TierError> {

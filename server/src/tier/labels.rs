@@ -23,28 +23,37 @@ pub(super) fn checksum_of(info: &StorageInfo) -> u32 {
     sum
 }
 
-/// Notes what the labels are here, if they are others than the store knows.
-pub(super) async fn publish(
-    app: &AppState,
-    tier: &Tier,
-    info: &StorageInfo,
-) -> Result<(), TierError> {
-    let Ok(Some(known)) = app.engine.tiering().known(info.id) else {
+/// Notes what the labels are here, if they are others than the store knows, and takes what other
+/// nodes changed meanwhile.
+pub(super) async fn publish(app: &AppState, tier: &Tier, id: StorageId) -> Result<(), TierError> {
+    let _one_at_a_time = tier.labelling.lock().await;
+    publish_alone(app, tier, id).await
+}
+
+async fn publish_alone(app: &AppState, tier: &Tier, id: StorageId) -> Result<(), TierError> {
+    let (Ok(info), Ok(Some(known))) = (
+        app.engine.storages().get(id),
+        app.engine.tiering().known(id),
+    ) else {
         return Ok(());
     };
-    let checksum = checksum_of(info);
+    let checksum = checksum_of(&info);
     if checksum == known.labels_checksum {
         return Ok(());
     }
     let record = LabelRecord {
         number: 0,
-        name: info.name.clone(),
-        description: info.description.clone(),
-        labels: info.labels.clone(),
+        name: info.name,
+        description: info.description,
+        labels: info.labels,
     };
     let after = known.label_number;
-    let stored = change_labels(&tier.bucket, info.id, after, record, &tier.node).await?;
-    note(app, info.id, stored.number, checksum).await;
+    let stored = change_labels(&tier.bucket, id, after, record.clone(), &tier.node).await?;
+    if stored.is_same(&record) {
+        note(app, id, stored.number, checksum).await;
+    } else {
+        keep(app, id, stored).await;
+    }
     Ok(())
 }
 
@@ -63,23 +72,25 @@ pub(crate) async fn change_everywhere<T>(
         return change.await;
     };
     let _one_at_a_time = tier.labelling.lock().await;
-    exchange(app, tier, id).await;
+    exchange_alone(app, tier, id).await;
     let changed = change.await?;
-    exchange(app, tier, id).await;
+    exchange_alone(app, tier, id).await;
     Ok(changed)
 }
 
 /// Tells the store the labels of a storage, and takes those of other nodes, if it answers.
-pub(super) async fn exchange(app: &Arc<AppState>, tier: &Tier, id: StorageId) {
-    let Ok(info) = app.engine.storages().get(id) else {
-        return;
-    };
+pub(super) async fn exchange(app: &AppState, tier: &Tier, id: StorageId) {
+    let _one_at_a_time = tier.labelling.lock().await;
+    exchange_alone(app, tier, id).await;
+}
+
+async fn exchange_alone(app: &AppState, tier: &Tier, id: StorageId) {
     if tier.status().failure().is_some() {
         return;
     }
     let both = async {
-        publish(app, tier, &info).await?;
-        take(app, tier, id).await
+        publish_alone(app, tier, id).await?;
+        take_alone(app, tier, id).await
     };
     match tokio::time::timeout(EXCHANGE_MAX, both).await {
         Ok(Ok(())) => {}
@@ -97,14 +108,26 @@ pub(super) async fn is_held_there(tier: &Tier, id: StorageId) -> Result<bool, Ti
 }
 
 /// Takes the labels that another node has stored.
-pub(super) async fn take(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> Result<(), TierError> {
+pub(super) async fn take(app: &AppState, tier: &Tier, id: StorageId) -> Result<(), TierError> {
+    let _one_at_a_time = tier.labelling.lock().await;
+    // What was changed here and is not told yet would be lost.
+    publish_alone(app, tier, id).await?;
+    take_alone(app, tier, id).await
+}
+
+async fn take_alone(app: &AppState, tier: &Tier, id: StorageId) -> Result<(), TierError> {
     let Ok(Some(known)) = app.engine.tiering().info(id) else {
         return Ok(());
     };
     let after = known.file.label_number;
-    let Some(record) = latest_labels(&tier.bucket, id, after).await? else {
-        return Ok(());
-    };
+    if let Some(record) = latest_labels(&tier.bucket, id, after).await? {
+        keep(app, id, record).await;
+    }
+    Ok(())
+}
+
+/// Makes the labels of a storage those of a record in the store.
+async fn keep(app: &AppState, id: StorageId, record: LabelRecord) {
     let number = record.number;
     let patch = StoragePatch {
         name: Some(record.name),
@@ -118,10 +141,9 @@ pub(super) async fn take(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> Res
         }
         Err(error) => tracing::warn!(
             %error, storage = %id, number,
-            "labels that another node has stored cannot be taken"
+            "labels that the store has cannot be taken"
         ),
     }
-    Ok(())
 }
 
 async fn note(app: &AppState, id: StorageId, number: u64, checksum: u32) {

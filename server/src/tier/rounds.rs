@@ -144,7 +144,7 @@ async fn publish_labels(app: &Arc<AppState>, tier: &Tier) -> Result<(), TierErro
         ..StorageFilter::default()
     };
     for info in app.engine.storages().list(&filter) {
-        labels::publish(app, tier, &info).await?;
+        labels::publish(app, tier, info.id).await?;
     }
     Ok(())
 }
