@@ -6,6 +6,7 @@ use trace_kinds::Event;
 use crate::columns::bind;
 use crate::json::{write_display, write_integer, write_json_string, write_json_value};
 use crate::lines::Lines;
+use crate::path_set::PathSet;
 use crate::{Column, Columns, RowFormat, RowSink, SinkOptions};
 
 /// The columns of a table of all fields. A table needs its columns before its rows, so all other
@@ -20,7 +21,7 @@ pub(super) struct TableColumns {
     /// Whether a last column has all other fields.
     pub(super) has_rest: bool,
     /// The paths of the fields that have a column of their own.
-    paths: Vec<String>,
+    paths: PathSet,
 }
 
 impl TableColumns {
@@ -43,7 +44,7 @@ impl TableColumns {
     pub(super) fn write_rest(&self, event: &dyn Event, out: &mut Vec<u8>) {
         let before = out.len();
         event.each_field(&mut |path, value| {
-            if !self.paths.iter().any(|own| own == path) {
+            if !self.paths.contains(path) {
                 out.push(if out.len() == before { b'{' } else { b',' });
                 write_json_string(path, out);
                 out.push(b':');

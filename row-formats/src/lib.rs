@@ -20,6 +20,7 @@ mod groups;
 mod json;
 mod lines;
 mod ndjson;
+mod path_set;
 mod perfetto;
 mod rows;
 mod table;

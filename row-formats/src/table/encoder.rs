@@ -1,105 +1,115 @@
-//! A table that is filled and encoded on a thread of its own, beside the one that puts rows in
-//! order: each of them takes about as long as the other.
+//! A step of a table on a thread of its own. Rows become columns on one thread and columns become
+//! bytes on another, beside the one that puts rows in order: each takes about as long.
 
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::open_table::OpenTable;
+/// Blocks that wait for a step.
+const WAITING_MAX: usize = 2;
 
-/// Blocks of rows that wait.
-const BLOCKS_MAX: usize = 2;
+/// Bytes of a result, in order.
+pub(super) type Pieces = Vec<Vec<u8>>;
 
-/// Rows in order, each after its length.
-#[derive(Debug)]
-pub(super) struct RowBlock(Vec<u8>);
+/// What a thread does with the blocks that arrive.
+pub(super) trait Step: Send + 'static {
+    /// What arrives.
+    type Block: Send + 'static;
 
-impl RowBlock {
-    /// An empty block with space for so many bytes.
-    pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self(Vec::with_capacity(bytes))
+    /// The name of the thread, of at most 15 bytes.
+    const THREAD: &str;
+
+    /// Adds a block.
+    fn add(&mut self, block: Self::Block) -> io::Result<()>;
+
+    /// The bytes encoded since the last call.
+    fn take(&mut self) -> Pieces;
+}
+
+/// A step. Its thread begins with the first block, so that a short table has none, and ends with
+/// its encoder, also when that is dropped.
+pub(super) struct Encoder<S: Step>(Option<StepThread<S>>);
+
+struct StepThread<S: Step> {
+    blocks: SyncSender<S::Block>,
+    encoded: Receiver<Pieces>,
+    thread: JoinHandle<io::Result<S>>,
+}
+
+impl<S: Step> Encoder<S> {
+    pub(super) fn new() -> Self {
+        Self(None)
     }
 
-    pub(super) fn push(&mut self, row: &[u8]) -> io::Result<()> {
-        let length = u32::try_from(row.len()).map_err(io::Error::other)?;
-        self.0.extend_from_slice(&length.to_le_bytes());
-        self.0.extend_from_slice(row);
-        Ok(())
+    /// Passes a block on; waits while others wait. Returns what was encoded meanwhile. `begin` is
+    /// the step before its first block.
+    pub(super) fn add(
+        &mut self,
+        block: S::Block,
+        begin: impl FnOnce() -> io::Result<S>,
+    ) -> io::Result<impl Iterator<Item = Vec<u8>>> {
+        let thread = match self.0.take() {
+            Some(thread) if thread.thread.is_finished() => {
+                thread.finish()?;
+                return Err(io::Error::other("the encoder of the table has ended"));
+            }
+            Some(thread) => thread,
+            None => StepThread::start(begin()?)?,
+        };
+        let thread = self.0.insert(thread);
+        // It fails if the thread has failed, which `finish` returns.
+        let _ = thread.blocks.send(block);
+        Ok(thread.encoded.try_iter().flatten())
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Adds the rows to a table.
-    pub(super) fn add_to(&self, table: &mut OpenTable) -> io::Result<()> {
-        let mut left = &self.0[..];
-        while let Some((length, rest)) = left.split_first_chunk() {
-            let (row, rest) = rest.split_at(u32::from_le_bytes(*length) as usize);
-            table.row(row)?;
-            left = rest;
+    /// Waits until all blocks are encoded. Returns the step, and what was encoded.
+    pub(super) fn finish(
+        &mut self,
+        begin: impl FnOnce() -> io::Result<S>,
+    ) -> io::Result<(S, Pieces)> {
+        match self.0.take() {
+            Some(thread) => thread.finish(),
+            None => Ok((begin()?, Pieces::new())),
         }
-        Ok(())
     }
 }
 
-/// The thread. It ends with its encoder, also when that is dropped.
-pub(super) struct Encoder {
-    blocks: SyncSender<RowBlock>,
-    encoded: Receiver<Vec<u8>>,
-    thread: JoinHandle<io::Result<OpenTable>>,
-}
-
-impl Encoder {
-    /// Goes on with a table.
-    pub(super) fn start(table: OpenTable) -> io::Result<Encoder> {
-        let (blocks, arriving) = sync_channel(BLOCKS_MAX);
-        // Never full: a block gives at most one piece of bytes, and `add` takes all that are there.
-        let (done, encoded) = sync_channel(BLOCKS_MAX + 2);
-        let thread = thread::Builder::new().name("encode table".to_owned());
-        let thread = thread.spawn(move || encode(table, &arriving, &done))?;
-        Ok(Encoder {
+impl<S: Step> StepThread<S> {
+    fn start(step: S) -> io::Result<Self> {
+        let (blocks, arriving) = sync_channel(WAITING_MAX);
+        // Never full: a block gives pieces at most once, and `add` takes all that are there.
+        let (done, encoded) = sync_channel(WAITING_MAX + 2);
+        let thread = thread::Builder::new().name(S::THREAD.to_owned());
+        let thread = thread.spawn(move || encode(step, &arriving, &done))?;
+        Ok(Self {
             blocks,
             encoded,
             thread,
         })
     }
 
-    /// Passes rows on; waits while others wait. Returns what was encoded meanwhile.
-    pub(super) fn add(&self, block: RowBlock) -> impl Iterator<Item = Vec<u8>> {
-        // It fails if the thread has failed, which `finish` returns.
-        let _ = self.blocks.send(block);
-        self.encoded.try_iter()
-    }
-
-    /// Whether the thread has failed.
-    pub(super) fn has_ended(&self) -> bool {
-        self.thread.is_finished()
-    }
-
-    /// Waits until all rows are encoded. Returns the table, and what was encoded.
-    pub(super) fn finish(self) -> io::Result<(OpenTable, Vec<Vec<u8>>)> {
+    fn finish(self) -> io::Result<(S, Pieces)> {
         drop(self.blocks);
-        let encoded = self.encoded.iter().collect();
+        let encoded = self.encoded.iter().flatten().collect();
         // A panic of the thread is a bug and is propagated.
-        let table = self.thread.join();
-        let table = table.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        Ok((table, encoded))
+        let step = self.thread.join();
+        let step = step.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok((step, encoded))
     }
 }
 
-fn encode(
-    mut table: OpenTable,
-    arriving: &Receiver<RowBlock>,
-    done: &SyncSender<Vec<u8>>,
-) -> io::Result<OpenTable> {
+fn encode<S: Step>(
+    mut step: S,
+    arriving: &Receiver<S::Block>,
+    done: &SyncSender<Pieces>,
+) -> io::Result<S> {
     for block in arriving {
-        block.add_to(&mut table)?;
-        let bytes = table.take();
-        if !bytes.is_empty() && done.send(bytes).is_err() {
+        step.add(block)?;
+        let pieces = step.take();
+        if !pieces.is_empty() && done.send(pieces).is_err() {
             // Nobody wants the table any more.
             break;
         }
     }
-    Ok(table)
+    Ok(step)
 }

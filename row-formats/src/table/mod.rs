@@ -9,6 +9,7 @@ mod column;
 mod encoder;
 mod open_table;
 mod plain;
+mod row_block;
 mod sink;
 mod writer;
 

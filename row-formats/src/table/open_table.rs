@@ -10,6 +10,8 @@ use query_language::Value;
 
 use super::Layout;
 use super::column::{ColumnBuilder, ColumnType, Heading};
+use super::encoder::{Encoder, Pieces, Step};
+use super::row_block::RowBlock;
 use super::writer::TableWriter;
 use crate::cells::Cells;
 use crate::json::{write_json_string, write_json_value};
@@ -31,7 +33,11 @@ pub(super) struct OpenTable {
     rest: ColumnBuilder,
     /// Values that did not fit, by column.
     misfits: BTreeMap<String, u64>,
-    writer: TableWriter,
+    layout: Layout,
+    options: SinkOptions,
+    writer: Encoder<TableWriter>,
+    /// What was encoded and not taken.
+    encoded: Pieces,
     batch_bytes: usize,
     /// Rows and their bytes that are not in a batch yet.
     rows: usize,
@@ -51,7 +57,10 @@ impl OpenTable {
         let fields = fields.chain([column(&rest_label, ColumnType::Json)]);
         let schema = Arc::new(Schema::new(fields.collect::<Vec<Field>>()));
         Ok(OpenTable {
-            writer: TableWriter::new(layout, &schema, options)?,
+            layout,
+            options,
+            writer: Encoder::new(),
+            encoded: Pieces::new(),
             columns: headings
                 .iter()
                 .map(|heading| ColumnBuilder::new(heading.kind))
@@ -67,13 +76,15 @@ impl OpenTable {
         })
     }
 
-    /// Adds a row, and writes a batch if that is full.
-    pub(super) fn row(&mut self, row: &[u8]) -> io::Result<()> {
+    /// Adds a row, and passes a batch on if that is full.
+    fn row(&mut self, row: &[u8]) -> io::Result<()> {
         self.append(row)?;
         self.rows += 1;
         self.row_bytes += row.len();
         if self.rows >= BATCH_ROWS || self.row_bytes >= self.batch_bytes {
-            self.write_batch()?;
+            let batch = self.batch()?;
+            let begin = || TableWriter::new(self.layout, &self.schema, self.options);
+            self.encoded.extend(self.writer.add(batch, begin)?);
         }
         Ok(())
     }
@@ -111,23 +122,23 @@ impl OpenTable {
         Ok(())
     }
 
-    fn write_batch(&mut self) -> io::Result<()> {
+    /// The rows that are not in a batch yet.
+    fn batch(&mut self) -> io::Result<RecordBatch> {
         let columns = self.columns.iter_mut().chain([&mut self.rest]);
         let columns: Vec<ArrayRef> = columns.map(ColumnBuilder::finish).collect();
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
         (self.rows, self.row_bytes) = (0, 0);
-        self.writer.write(&batch.map_err(io::Error::other)?)
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+        batch.map_err(io::Error::other)
     }
 
-    /// The bytes written since the last call.
-    pub(super) fn take(&mut self) -> Vec<u8> {
-        self.writer.take()
-    }
-
-    /// Ends the table: the bytes since the last call of [`Self::take`], and notes for the user.
-    pub(super) fn finish(mut self, known: Known<'_>) -> io::Result<(Vec<u8>, Vec<String>)> {
+    /// Ends the table: the bytes that were not taken, and notes for the user.
+    pub(super) fn finish(mut self, known: Known<'_>) -> io::Result<(Pieces, Vec<String>)> {
+        let begin = || TableWriter::new(self.layout, &self.schema, self.options);
+        let (mut writer, encoded) = self.writer.finish(begin)?;
+        let mut pieces = std::mem::take(&mut self.encoded);
+        pieces.extend(encoded);
         if self.rows > 0 {
-            self.write_batch()?;
+            writer.add(self.batch()?)?;
         }
         let rest = &self.rest_label;
         let note = |(label, count): (&String, &u64)| {
@@ -138,6 +149,21 @@ impl OpenTable {
         };
         let notes: Vec<String> = self.misfits.iter().map(note).collect();
         let told = [known.notes, &notes].concat();
-        Ok((self.writer.finish(&told, known.skipped)?, notes))
+        pieces.push(writer.finish(&told, known.skipped)?);
+        Ok((pieces, notes))
+    }
+}
+
+impl Step for OpenTable {
+    type Block = RowBlock;
+
+    const THREAD: &str = "fill columns";
+
+    fn add(&mut self, block: RowBlock) -> io::Result<()> {
+        block.each_row(|row| self.row(row))
+    }
+
+    fn take(&mut self) -> Pieces {
+        std::mem::take(&mut self.encoded)
     }
 }

@@ -4,9 +4,10 @@ use std::io;
 
 use super::Layout;
 use super::column::{ColumnType, Heading};
-use super::encoder::{Encoder, RowBlock};
+use super::encoder::{Encoder, Step as _};
 use super::open_table::OpenTable;
 use super::plain::PlainColumn;
+use super::row_block::RowBlock;
 use crate::csv::REST;
 use crate::{Known, Out, RowSink, SinkOptions};
 
@@ -23,8 +24,7 @@ pub(crate) struct TableSink {
     rest: String,
     options: SinkOptions,
     block: RowBlock,
-    /// From the second block on.
-    encoder: Option<Encoder>,
+    encoder: Encoder<OpenTable>,
 }
 
 impl TableSink {
@@ -37,7 +37,7 @@ impl TableSink {
             rest: String::new(),
             options,
             block: RowBlock::with_capacity(0),
-            encoder: None,
+            encoder: Encoder::new(),
         };
         for heading in headings {
             let label = named.unused(heading.label);
@@ -70,23 +70,12 @@ impl TableSink {
         unused.unwrap_or(label)
     }
 
-    fn table(&self) -> io::Result<OpenTable> {
-        OpenTable::new(self.layout, &self.headings, self.rest.clone(), self.options)
-    }
-
     /// Passes the block on to the encoder, and writes what that has encoded.
     fn pass_on(&mut self, out: &mut Out<'_>) -> io::Result<()> {
-        let encoder = match self.encoder.take() {
-            Some(encoder) if encoder.has_ended() => {
-                encoder.finish()?;
-                return Err(io::Error::other("the encoder of the table has ended"));
-            }
-            Some(encoder) => encoder,
-            None => Encoder::start(self.table()?)?,
-        };
         let next = RowBlock::with_capacity(BLOCK_CAPACITY);
         let block = std::mem::replace(&mut self.block, next);
-        let mut encoded = self.encoder.insert(encoder).add(block);
+        let begin = || OpenTable::new(self.layout, &self.headings, self.rest.clone(), self.options);
+        let mut encoded = self.encoder.add(block, begin)?;
         encoded.try_for_each(|bytes| out(&bytes))
     }
 }
@@ -105,17 +94,12 @@ impl RowSink for TableSink {
     }
 
     fn end(&mut self, known: Known<'_>, out: &mut Out<'_>) -> io::Result<Vec<String>> {
-        let mut table = match self.encoder.take() {
-            Some(encoder) => {
-                let (table, encoded) = encoder.finish()?;
-                encoded.iter().try_for_each(|bytes| out(bytes))?;
-                table
-            }
-            None => self.table()?,
-        };
-        self.block.add_to(&mut table)?;
-        let (bytes, notes) = table.finish(known)?;
-        out(&bytes)?;
+        let begin = || OpenTable::new(self.layout, &self.headings, self.rest.clone(), self.options);
+        let (mut table, encoded) = self.encoder.finish(begin)?;
+        encoded.iter().try_for_each(|bytes| out(bytes))?;
+        table.add(std::mem::take(&mut self.block))?;
+        let (pieces, notes) = table.finish(known)?;
+        pieces.iter().try_for_each(|bytes| out(bytes))?;
         Ok(notes)
     }
 }

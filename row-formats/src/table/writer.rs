@@ -12,6 +12,7 @@ use parquet::file::metadata::{KeyValue, SortingColumn};
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
 
+use super::encoder::{Pieces, Step};
 use super::{Layout, TableKind};
 use crate::SinkOptions;
 
@@ -56,31 +57,6 @@ impl TableWriter {
         })
     }
 
-    pub(super) fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
-        match self {
-            TableWriter::Arrow(writer) => writer.write(batch).map_err(io::Error::other),
-            TableWriter::Parquet {
-                writer,
-                row_group_bytes,
-            } => {
-                writer.write(batch)?;
-                if writer.in_progress_size() >= *row_group_bytes {
-                    writer.flush()?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// The bytes written since the last call.
-    pub(super) fn take(&mut self) -> Vec<u8> {
-        std::mem::take(match self {
-            TableWriter::Arrow(writer) => writer.get_mut(),
-            // The writer counts offsets independently of this buffer.
-            TableWriter::Parquet { writer, .. } => writer.inner_mut(),
-        })
-    }
-
     /// Ends the table; the bytes after the last batch.
     pub(super) fn finish(self, notes: &[String], skipped: &[String]) -> io::Result<Vec<u8>> {
         match self {
@@ -97,6 +73,41 @@ impl TableWriter {
                 }
                 Ok(writer.into_inner()?)
             }
+        }
+    }
+}
+
+impl Step for TableWriter {
+    type Block = RecordBatch;
+
+    const THREAD: &str = "encode table";
+
+    fn add(&mut self, batch: RecordBatch) -> io::Result<()> {
+        match self {
+            TableWriter::Arrow(writer) => writer.write(&batch).map_err(io::Error::other),
+            TableWriter::Parquet {
+                writer,
+                row_group_bytes,
+            } => {
+                writer.write(&batch)?;
+                if writer.in_progress_size() >= *row_group_bytes {
+                    writer.flush()?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take(&mut self) -> Pieces {
+        let bytes = std::mem::take(match self {
+            TableWriter::Arrow(writer) => writer.get_mut(),
+            // The writer counts offsets independently of this buffer.
+            TableWriter::Parquet { writer, .. } => writer.inner_mut(),
+        });
+        if bytes.is_empty() {
+            Pieces::new()
+        } else {
+            vec![bytes]
         }
     }
 }
