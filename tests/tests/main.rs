@@ -58,6 +58,7 @@ mod leaf_bundles;
 mod manual;
 mod many_agents;
 mod memory_bombs;
+mod memory_of_recordings;
 mod model;
 mod monitoring;
 mod mounted;

@@ -323,7 +323,14 @@ fn set_from_env(
                 remedy: format!("name a key behind it: {name}_KEY with {}", keys.join(", ")),
             });
         }
-        return Ok(());
+        let Some(near) = near_setting(&rest, defaults) else {
+            return Ok(());
+        };
+        return Err(ConfigError::Environment {
+            name: name.to_owned(),
+            what: "names no setting".to_owned(),
+            remedy: format!("did you mean {ENV_PREFIX}{near}?"),
+        });
     };
     let (section, key) = (section.as_str(), key.as_str());
     let Some(example) = known.get(key) else {
@@ -361,6 +368,21 @@ fn set_from_env(
     })?;
     merge(merged, layer);
     Ok(())
+}
+
+/// The setting whose name differs in at most two letters, as a variable has it. Names of other
+/// programs are further away.
+fn near_setting(rest: &str, defaults: &Table) -> Option<String> {
+    let of_section = |(section, keys): (&'_ String, &'_ Value)| {
+        let keys = keys.as_table().cloned().unwrap_or_default();
+        let section = section.clone();
+        keys.into_iter()
+            .map(move |(key, _)| format!("{section}_{key}"))
+    };
+    let names = defaults.iter().flat_map(of_section);
+    let far = names.map(|name| (strsim::osa_distance(rest, &name), name));
+    let (far, name) = far.min()?;
+    (far <= 2).then(|| name.to_ascii_uppercase())
 }
 
 /// Parses `text` as a value of the type of `example`.

@@ -500,6 +500,17 @@ impl Config {
                 "raise it, or lower ingest.packet_bytes_max",
             );
         }
+        if ingest.request_bytes_max < ingest.packet_bytes_max {
+            invalid(
+                "ingest.request_bytes_max",
+                format!(
+                    "is {}, less than ingest.packet_bytes_max ({}): no request has space for the \
+                     largest packet",
+                    ingest.request_bytes_max, ingest.packet_bytes_max
+                ),
+                "raise it, or lower ingest.packet_bytes_max",
+            );
+        }
         if storage.disk_resume_free_percent < storage.disk_stop_free_percent {
             invalid(
                 "storage.disk_resume_free_percent",

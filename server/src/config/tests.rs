@@ -121,6 +121,19 @@ fn invalid_settings_are_refused_with_location_and_remedy() {
     check(Some("[http\n"), &[], &["t.toml:1:"]);
     check(
         None,
+        &[("TRACEHOLD_RECORDNG_STANDING", "false")],
+        &[
+            "names no setting",
+            "did you mean TRACEHOLD_RECORDING_STANDING?",
+        ],
+    );
+    check(
+        Some("[ingest]\nrequest_bytes_max = 1\n"),
+        &[],
+        &["ingest.request_bytes_max is 1, less than ingest.packet_bytes_max"],
+    );
+    check(
+        None,
         &[("TRACEHOLD_HTTP", "x")],
         &[
             "TRACEHOLD_HTTP: ",
