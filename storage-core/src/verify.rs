@@ -122,6 +122,7 @@ pub(crate) fn verify(
     if let Some(error) = &unindexed {
         verification.without_index(error);
     }
+    verification.remember();
     verification.report.is_cancelled = progress.is_cancelled.load(Ordering::Relaxed);
     Ok(verification.report)
 }
@@ -137,6 +138,26 @@ impl Verification<'_> {
             offset,
             what: what.to_string(),
         });
+    }
+
+    /// Remembers what was found, so that the status of the storage has it. The storage file is
+    /// restored from its copy, or the storage is FAILED.
+    fn remember(&self) {
+        let own = [
+            FileName::Storage(self.storage.id).to_string(),
+            FileName::StorageCopy(self.storage.id).to_string(),
+        ];
+        let of_files = self.report.damage.iter();
+        for Damage { file, offset, what } in of_files.filter(|damage| !own.contains(&damage.file)) {
+            let known = &self.storage.checked.scrubbed;
+            if known.add(file, *offset, what.clone()) {
+                tracing::error!(
+                    storage = %self.storage.id, file, offset, what,
+                    "a verification found damage; check the disk, and restore the file from an \
+                     export or a backup"
+                );
+            }
+        }
     }
 
     fn read(&mut self, bytes: u64) {

@@ -361,3 +361,33 @@ fn a_mount_reads_all_intact_packets_in_and_between_damaged_blocks() {
     let places = told.lines().filter(|line| line.contains("leaf ")).count();
     assert_eq!(places, 2, "{told}");
 }
+
+/// What a verification finds is in the status and in the metric, until another one finds the file
+/// intact.
+#[test]
+fn what_a_verification_finds_is_in_the_status() {
+    let (folder, server, mut api) = Server::fresh();
+    let storage = filled(&server, folder.path());
+    let files = files(&server, &storage);
+    let file = files.iter().find(|file| file.role == "data").unwrap();
+    fs::write(&file.path, file.flipped(&file.places())).unwrap();
+    for _ in 0..2 {
+        let found = api.verify(&storage);
+        let status = api.status(&storage);
+        assert_eq!(status["damaged_places"], found.len() as u64, "{status}");
+        let listed = status["damage"].as_array().unwrap();
+        assert!(
+            listed
+                .iter()
+                .all(|place| place["file"] == file.name.as_str())
+        );
+        assert_eq!(api.metric("tracehold_storage_damaged_storages"), 1.0);
+    }
+    let log = server.log();
+    let told = log.matches("a verification found damage").count();
+    assert_eq!(told, api.verify(&storage).len(), "each place once: {log}");
+    file.restore();
+    assert_eq!(api.verify(&storage).len(), 0);
+    assert_eq!(api.status(&storage)["damaged_places"], 0);
+    assert_eq!(api.metric("tracehold_storage_damaged_storages"), 0.0);
+}
