@@ -1,11 +1,11 @@
 //! Says which fields no event seems to have, with near names: those in the expression of a query
-//! that matches nothing, and those that a result requests.
+//! that matches nothing, or matches events without the field, and those that a result requests.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use query_language::{FieldId, FieldPath, FieldTable, arithmetic};
+use query_language::{Expr, FieldId, FieldPath, FieldTable, arithmetic};
 use trace_kinds::Event;
 use trace_kinds::dft::HASH_FIELDS;
 
@@ -14,8 +14,10 @@ use crate::{Report, Request};
 
 /// Events of each source whose fields are known.
 const EVENTS_MAX: usize = 1_000;
-/// Sources that are read.
+/// Sources that are read,
 const SOURCES_MAX: usize = 16;
+/// and if the query matches something, so that its result may well be right.
+const SOURCES_OF_MATCHES_MAX: usize = 4;
 /// A query that decoded more than this is not slowed down further.
 const DECODED_BYTES_MAX: u64 = 256 << 20;
 /// Names of fields that are compared.
@@ -69,8 +71,23 @@ fn add_named(path: &FieldPath, named: &mut BTreeSet<FieldPath>) {
     }
 }
 
-/// Adds hints to a report about fields that no event has: of the expression if nothing matches, and
-/// of what the result requests.
+/// Calls `visit` with the fields of negated predicates, which accept events without the field.
+fn each_negated<L>(expr: &Expr<L>, is_negated: bool, visit: &mut impl FnMut(&FieldPath)) {
+    match expr {
+        Expr::Test(predicate) if is_negated => visit(&predicate.field),
+        Expr::Test(_) => {}
+        Expr::And(operands) | Expr::Or(operands) => {
+            for operand in operands {
+                each_negated(operand, is_negated, visit);
+            }
+        }
+        Expr::Not(operand) => each_negated(operand, true, visit),
+    }
+}
+
+/// Adds hints to a report about fields that no event has: of the expression if nothing matches, of
+/// its negated predicates, and of what the result requests. An event without a field may well be
+/// meant, so of a query that matches something only names that are near others are told.
 pub(crate) fn add_hints(
     sources: &[Box<dyn ChunkSource>],
     request: &Request,
@@ -79,18 +96,29 @@ pub(crate) fn add_hints(
 ) {
     let mut named: BTreeSet<FieldPath> = requested.missing().cloned().collect();
     let is_short = report.counters.decoded_bytes <= DECODED_BYTES_MAX;
-    let query = request.query.as_ref().filter(|_| report.matched == 0);
-    if let Some(query) = query.filter(|_| is_short) {
+    let query = request.query.as_ref().filter(|_| is_short);
+    let mut unsure: BTreeSet<FieldPath> = BTreeSet::new();
+    if let Some(query) = query {
         let expr = query.expr();
-        expr.for_each(&mut |predicate| add_named(&predicate.field, &mut named));
+        match report.matched {
+            0 => expr.for_each(&mut |predicate| add_named(&predicate.field, &mut named)),
+            _ => each_negated(expr, false, &mut |field| add_named(field, &mut unsure)),
+        }
     }
+    unsure.retain(|field| !named.contains(field));
+    let sources_max = if named.is_empty() {
+        SOURCES_OF_MATCHES_MAX
+    } else {
+        SOURCES_MAX
+    };
+    named.extend(unsure.iter().cloned());
     if named.is_empty() {
         return;
     }
     let mut known: BTreeSet<String> = BTreeSet::new();
     let mut table = FieldTable::new();
     let wanted = Requested::new(&Vec::from_iter(named), &mut table);
-    let sampled = sources.iter().take(SOURCES_MAX);
+    let sampled = sources.iter().take(sources_max);
     let events: usize = sampled
         .map(|source| sample(&**source, (&table, &wanted), &mut known))
         .sum();
@@ -104,7 +132,8 @@ pub(crate) fn add_hints(
             continue;
         }
         let is_found = is_found.into_inner();
-        if let Some(member) = member_of(wanted, &known) {
+        let is_unsure = unsure.contains(&field);
+        if let Some(member) = member_of(wanted, &known).filter(|_| !is_unsure) {
             let member = FieldPath::new(member);
             // The text of an object is its JSON, which is not that of a member.
             report.notes.push(if is_found {
@@ -123,6 +152,7 @@ pub(crate) fn add_hints(
         let near = near.filter(|(far, _)| *far <= far_max(wanted)).min();
         let advice = match near {
             Some((_, near)) => format!("did you mean {near}?"),
+            None if is_unsure => continue,
             None => "`tracehold fields` lists all".to_owned(),
         };
         report.notes.push(format!(

@@ -436,6 +436,21 @@ fn fields_that_no_event_has_are_named_with_near_names() {
         check_hint(source, "offset < 0", None);
         let hint = "has the field args.nosuch; `tracehold fields` lists all";
         check_hint(source, "nosuch == 1", Some(hint));
+        // Events without the field match.
+        for (expression, is_told) in [
+            ("not (ofset == 1)", true),
+            ("ofset is null", true),
+            ("offset >= 0 and not (offset == -1 or ofset == 1)", true),
+            ("not (nosuch == 1)", false),
+            ("not (offset == -1)", false),
+            ("offset >= 0 and args.ret >= 0", false),
+        ] {
+            let (code, _, errors) = run(&[&["query"], source, &[expression, "--count"]].concat());
+            assert_eq!(code, 0, "{expression}: {errors}");
+            let expected = "has the field args.ofset; did you mean args.offset?";
+            assert_eq!(errors.contains(expected), is_told, "{expression}: {errors}");
+            assert!(is_told || errors.is_empty(), "{expression}: {errors}");
+        }
         let near = "has the field args.ofset; did you mean args.offset?";
         for (form, hint) in [
             (["--fields", "name,ofset"], Some(near)),
