@@ -148,6 +148,65 @@ fn metadata_of_traces_that_babeltrace_reads_is_accepted() {
     );
 }
 
+/// Checks that a text is read as Babeltrace reads it: with an error that contains `expected`, or
+/// without one if that is empty.
+#[track_caller]
+fn check_lenient(text: &str, expected: &str) {
+    let text = format!(
+        "/* CTF 1.8 */ typealias integer {{ size = 8; }} := u8; trace {{ major = 1; minor = 8; \
+         byte_order = le; packet.header := struct {{ u8 stream_id; }}; }}; {text}"
+    );
+    match parse_metadata_with(text.as_bytes(), Leniency::Lenient) {
+        Ok(_) => assert_eq!(expected, "", "{text}"),
+        Err(error) => {
+            let told = error.to_string();
+            assert!(
+                !expected.is_empty() && told.contains(expected),
+                "{text}: {told}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_babeltrace_reads_and_refuses_is_read_and_refused() {
+    let event =
+        |stream: &str| format!("event {{ id = 0; {stream} fields := struct {{ u8 a; }}; }};");
+    let undescribed = "belongs to stream 1, which no `stream` block describes";
+    check_lenient(&event("stream_id = 1;"), undescribed);
+    check_lenient(
+        &format!("stream {{ id = 2; }}; {}", event("stream_id = 1;")),
+        undescribed,
+    );
+    check_lenient(
+        &format!("{} stream {{ id = 1; }};", event("stream_id = 1;")),
+        "",
+    );
+    check_lenient(&format!("stream {{ }}; {}", event("stream_id = 0;")), "");
+    check_lenient(&event(""), "");
+    // A declaration ends before the next one.
+    for next in [
+        "struct y { u8 b; };",
+        "enum y : u8 { B };",
+        "variant y { u8 b; };",
+        "typedef u8 y;",
+        "typealias u8 := y;",
+    ] {
+        check_lenient(&format!("struct x {{ u8 a; }} {next} {}", event("")), "");
+    }
+    check_lenient("struct x { u8 a; } u8 y;", "is a `;` missing");
+    for (base, expected) in [
+        ("\"hex\"", ""),
+        ("hex", ""),
+        ("\"odd\"", "invalid display base"),
+    ] {
+        check_lenient(
+            &format!("typealias integer {{ size = 8; base = {base}; }} := h;"),
+            expected,
+        );
+    }
+}
+
 const TSDL: &str = r#"/* CTF 1.8 */
 typealias integer { size = 8; } := u8;
 env { n = 3; s = "x"; };

@@ -5,6 +5,7 @@ use super::parser::{Parser, context};
 use super::scope::FrameKind;
 use super::types::TypePosition;
 use crate::class::{BuildError, FieldId};
+use crate::metadata::leniency::Leniency;
 
 const TYPE_EXPECTED: &str = "expecting a type (`integer`, `floating_point`, `enum`, `string`, \
      `struct` or `variant`) or the name of an alias";
@@ -52,11 +53,21 @@ impl Parser<'_> {
         if !before.is_at_nameable() {
             return Ok(false);
         }
-        if self.full_type(TypePosition::Declaration)?.is_some() && self.scanner.punctuation(";") {
+        if self.full_type(TypePosition::Declaration)?.is_some()
+            && (self.scanner.punctuation(";") || self.is_before_declaration())
+        {
             return Ok(true);
         }
         self.scanner = before;
         Ok(false)
+    }
+
+    /// True in lenient mode before a declaration of a name: Babeltrace reads the one before it
+    /// without a semicolon, too.
+    fn is_before_declaration(&self) -> bool {
+        let mut next = self.scanner;
+        let is_alias = matches!(next.peek_identifier(), Some("typealias" | "typedef"));
+        self.leniency == Leniency::Lenient && (is_alias || next.is_at_nameable())
     }
 
     /// `typealias TYPE := NAME;` or `typedef TYPE NAME;`

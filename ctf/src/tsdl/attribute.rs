@@ -1,6 +1,7 @@
 //! Attributes: `name = value;` in a block.
 
 use crate::class::{BuildError, ByteOrder, DisplayBase, Encoding, Subject};
+use crate::metadata::leniency::Leniency;
 use std::collections::HashSet;
 use uuid::Uuid;
 
@@ -125,20 +126,16 @@ impl Attribute {
         }
     }
 
-    pub(super) fn display_base(&self) -> Result<DisplayBase, BuildError> {
+    pub(super) fn display_base(&self, leniency: Leniency) -> Result<DisplayBase, BuildError> {
         let base = match &self.value {
             AttributeValue::Unsigned(2) => Some(DisplayBase::Binary),
             AttributeValue::Unsigned(8) => Some(DisplayBase::Octal),
             AttributeValue::Unsigned(10) => Some(DisplayBase::Decimal),
             AttributeValue::Unsigned(16) => Some(DisplayBase::Hexadecimal),
             AttributeValue::Unsigned(_) => None,
-            AttributeValue::Identifier(word) => match word.as_str() {
-                "decimal" | "dec" | "d" | "i" | "u" => Some(DisplayBase::Decimal),
-                "hexadecimal" | "hex" | "x" | "X" | "p" => Some(DisplayBase::Hexadecimal),
-                "octal" | "oct" | "o" => Some(DisplayBase::Octal),
-                "binary" | "bin" | "b" => Some(DisplayBase::Binary),
-                _ => None,
-            },
+            AttributeValue::Identifier(word) => named_base(word),
+            // Babeltrace reads it.
+            AttributeValue::String(word) if leniency == Leniency::Lenient => named_base(word),
             _ => return self.expecting("an unsigned integer constant or an identifier"),
         };
         base.map_or_else(|| fault(self.value_at, "invalid display base"), Ok)
@@ -146,6 +143,16 @@ impl Attribute {
 
     pub(super) fn alignment(&self) -> Result<u32, BuildError> {
         alignment(self.unsigned()?, self.value_at)
+    }
+}
+
+fn named_base(word: &str) -> Option<DisplayBase> {
+    match word {
+        "decimal" | "dec" | "d" | "i" | "u" => Some(DisplayBase::Decimal),
+        "hexadecimal" | "hex" | "x" | "X" | "p" => Some(DisplayBase::Hexadecimal),
+        "octal" | "oct" | "o" => Some(DisplayBase::Octal),
+        "binary" | "bin" | "b" => Some(DisplayBase::Binary),
+        _ => None,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::class::{
     FieldKind, MajorVersion, StreamClass, Subject, TraceClassBuilder,
 };
 use crate::metadata::leniency::Leniency;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Parser of one text. Byte orders of fields depend on the `trace` block, which can be anywhere:
 /// a first pass only finds its byte order, and then parsing starts again.
@@ -22,8 +22,10 @@ pub(super) struct Parser<'t> {
     /// Warnings: byte offset and message.
     pub(super) warnings: Vec<(u32, String)>,
     pub(super) leniency: Leniency,
-    /// An `event` block has the `stream_id` 0.
-    has_stream_zero: bool,
+    /// The `stream_id` of each `event` block that has one, with its offset.
+    named_streams: Vec<(u64, u32)>,
+    /// The ids of the `stream` blocks.
+    streams: HashSet<u64>,
     text: &'t [u8],
     /// The `trace` block was parsed when its byte order was known.
     trace_found: bool,
@@ -69,7 +71,8 @@ impl<'t> Parser<'t> {
             environment: None,
             warnings: Vec::new(),
             leniency,
-            has_stream_zero: false,
+            named_streams: Vec::new(),
+            streams: HashSet::new(),
             text,
             trace_found: false,
         }
@@ -87,10 +90,25 @@ impl<'t> Parser<'t> {
         if !self.trace_found {
             return Err(BuildError::new(Subject::Whole, "missing `trace` block"));
         }
-        if self.leniency == Leniency::Lenient && !self.has_stream_zero {
-            self.builder.move_events_to_only_stream()?;
+        if self.leniency == Leniency::Lenient {
+            self.check_named_streams()?;
+            if !self.named_streams.iter().any(|(stream, _)| *stream == 0) {
+                self.builder.move_events_to_only_stream()?;
+            }
         }
         Ok(())
+    }
+
+    /// Checks that every stream that an event names has a block, as Babeltrace requires.
+    fn check_named_streams(&self) -> Result<(), BuildError> {
+        let unknown = |(stream, _): &&(u64, u32)| !self.streams.contains(stream);
+        match self.named_streams.iter().find(unknown) {
+            Some((stream, at)) if self.byte_order.is_some() => fault(
+                *at,
+                format!("the event belongs to stream {stream}, which no `stream` block describes"),
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn root_block(&mut self) -> Result<(), BuildError> {
@@ -382,6 +400,7 @@ impl<'t> Parser<'t> {
             }
         }
         let id = stream.id;
+        self.streams.insert(id);
         [
             stream.packet_context,
             stream.event_header,
@@ -406,7 +425,7 @@ impl<'t> Parser<'t> {
                 "id" => event.id = attribute.unsigned()?,
                 "stream_id" => {
                     stream = attribute.unsigned()?;
-                    self.has_stream_zero |= stream == 0;
+                    self.named_streams.push((stream, at));
                 }
                 "loglevel" => event.log_level = Some(attribute.signed()?),
                 "model.emf.uri" => event.emf_uri = Some(attribute.string()?.into()),

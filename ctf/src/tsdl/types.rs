@@ -134,7 +134,7 @@ impl Parser<'_> {
                 "size" => size = Some(integer_size(&attribute)?),
                 "align" => align = Some(attribute.alignment()?),
                 "byte_order" => byte_order = attribute.byte_order()?.unwrap_or(byte_order),
-                "base" => base = attribute.display_base()?,
+                "base" => base = attribute.display_base(self.leniency)?,
                 "signed" => signed = attribute.boolean()?,
                 "encoding" => encoding = attribute.encoding()?,
                 "map" => {
