@@ -112,8 +112,11 @@ impl Provenances {
                 }
             }
             match page.next {
-                Some(number) => selection.after = Some(number),
-                None => break,
+                // A stream has each packet once: the rest of a long one need not be read.
+                Some(number) if stored < reported.ranges.len() as u64 => {
+                    selection.after = Some(number);
+                }
+                _ => break,
             }
         }
         for of_leaf in of_leaves.values_mut() {
