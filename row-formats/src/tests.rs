@@ -628,3 +628,12 @@ fn a_table_with_filters_rules_out_texts_and_has_every_field() {
     let rest = batches[0].column(3).as_string::<i32>().value(7);
     assert_eq!(rest, r#"{"args.other":7}"#);
 }
+
+/// A trace must not change what a terminal shows otherwise: names of fields are its, too.
+#[test]
+fn text_has_no_control_characters_in_names_and_values() {
+    let name: Fields = vec![("args.\u{1b}[1m", Value::from("a\u{9b}b\n"))];
+    let (bytes, _) = write(Format::Text, &Columns::All, ROW_GROUP_BYTES, &[name]);
+    let text = String::from_utf8(bytes).unwrap();
+    assert_eq!(text, "- args.\\u{1b}[1m=a\\u{9b}b\\n\n");
+}

@@ -54,7 +54,8 @@ fn write_event(event: &dyn Event, out: &mut Vec<u8>) {
     event.each_field(&mut |path, value| {
         if path != "ts" {
             out.push(b' ');
-            out.extend_from_slice(path.as_bytes());
+            // Names come from traced programs, too.
+            write_value(Value::Str(path.as_bytes()), out);
             out.push(b'=');
             write_value(value, out);
         }
