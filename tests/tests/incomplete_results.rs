@@ -616,3 +616,31 @@ fn an_index_of_a_torn_file_says_so_and_a_list_without_fields_has_an_exit_code() 
     let (code, out, errors) = run(&["fields", empty.to_str().unwrap()]);
     assert_eq!(code, 1, "{out}{errors}");
 }
+
+/// A storage of bytes alone has no events, and a query says so.
+#[test]
+fn streams_without_events_are_told() {
+    let (folder, server, mut api) = Server::fresh();
+    let text = folder.path().join("notes.txt");
+    fs::write(&text, "no trace\n").unwrap();
+    let storage = api.create_storage("bytes");
+    let url = server.url();
+    let from = ["--server", &url, "--storage", &storage];
+    let (code, _, errors) = run(&[&["push"], &from[..], &[text.to_str().unwrap()]].concat());
+    assert_eq!(code, 0, "{errors}");
+    for is_finalized in [false, true] {
+        if is_finalized {
+            api.finalize(&storage);
+        }
+        for form in [
+            &["--count"][..],
+            &["--format", "csv"],
+            &["--group-by", "name"],
+        ] {
+            let (code, _, errors) = run(&[&["query"], &from[..], form].concat());
+            assert_eq!(code, 1, "{form:?}: {errors}");
+            let told = "the only stream is of kind raw";
+            assert!(errors.contains(told), "{form:?}: {errors}");
+        }
+    }
+}

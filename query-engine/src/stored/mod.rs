@@ -8,6 +8,7 @@
 
 mod declarations;
 mod derived;
+mod eventless;
 pub(crate) mod frames;
 pub(crate) mod leaf_source;
 mod packet_events;

@@ -1,6 +1,6 @@
 //! The leaves of one query, and what they share: units of times and texts of hashes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use storage_format::{AgentId, Kind, LeafId, StorageId, StreamId, TimeBasis};
 use trace_kinds::dft::{HASH_FIELDS, HashNames, Names, PacketDecoder, TimeUnit};
 use trace_kinds::{Decoder, StreamContext, bare_unit, has_events};
 
+use super::eventless::EventlessStreams;
 use super::frames::Frames;
 use super::leaf_source::{LeafSource, LostDeclarations, origin_of};
 use super::slices::{SliceMemory, StreamSlices};
@@ -27,6 +28,8 @@ use crate::{Cancel, ChunkSource, ReadError, Request};
 pub struct StorageSet {
     pub(crate) leaves: Vec<OpenLeaf>,
     pub(super) undecodable: Vec<UndecodableLeaf>,
+    /// Streams without events.
+    eventless: BTreeSet<StreamKey>,
     pub(super) cache: Option<Arc<FilterCache>>,
 }
 
@@ -85,6 +88,7 @@ impl StorageSet {
         let mut set = StorageSet {
             leaves: Vec::new(),
             undecodable: Vec::new(),
+            eventless: BTreeSet::new(),
             cache,
         };
         let mut units: BTreeMap<StreamKey, StreamUnit> = BTreeMap::new();
@@ -94,6 +98,9 @@ impl StorageSet {
             let leaf = &stored.leaf;
             let kind = leaf.path.kind;
             if !has_events(kind) {
+                let path = &leaf.path;
+                let stream = (leaf.storage, path.agent.clone(), path.stream.clone());
+                set.eventless.insert(stream);
                 continue;
             }
             if let Some(undecodable) = UndecodableLeaf::new(&stored) {
@@ -263,6 +270,8 @@ impl StorageSet {
         let filter = self.bind(request)?;
         self.drop_outdated(request)?;
         self.resolve(filter.as_ref(), fields)?;
+        let has_events = !self.leaves.is_empty() || !self.undecodable.is_empty();
+        let is_eventless = !has_events && !self.eventless.is_empty();
         let mut sources: Vec<Box<dyn ChunkSource>> = Vec::new();
         for leaf in std::mem::take(&mut self.undecodable) {
             sources.push(Box::new(leaf));
@@ -279,6 +288,9 @@ impl StorageSet {
             if !rest.is_empty() {
                 sources.push(Box::new(rest));
             }
+        }
+        if is_eventless {
+            sources.push(Box::new(EventlessStreams::new(self.eventless.len())));
         }
         Ok(sources)
     }
