@@ -20,7 +20,9 @@ export class Explorer {
     const window = () => ({ from: this.window.begin, to: this.window.end });
     const question = () => ({ query: this.box.text || undefined, ...window() });
     this.box = new QueryBox(storage.id, { window, signal, run: () => this.changed(), text: query });
-    this.results = new Results(storage.id, question, { signal, again: () => this.again() });
+    this.results = new Results(storage.id, question, {
+      signal, again: () => this.again(), sums: () => this.timeline.sums,
+    });
     this.timeline = new Timeline(storage.id, range, {
       question, signal, zoom: part => this.zoom(part), failed: error => this.box.fault(error),
     });

@@ -34,6 +34,18 @@ export function stack(rows, by, begin, every) {
   return { groups, buckets, most, total, shift: Number(begin - first) };
 }
 
+/** How many events are before the ends of intervals, as `[time, events]` in order of time. */
+export function sumsOf({ buckets, shift }, { begin, every }) {
+  const sums = [];
+  let sum = 0;
+  for (const [at, { total }] of [...buckets].sort(([one], [other]) => one - other)) {
+    const from = begin + BigInt(at) * BigInt(every) - BigInt(shift);
+    if (sums.at(-1)?.[0] !== from) sums.push([from, sum]);
+    sums.push([from + BigInt(every), sum += total]);
+  }
+  return sums;
+}
+
 export function floor(value, by) {
   const rest = value % by;
   return value - (rest < 0n ? rest + by : rest);

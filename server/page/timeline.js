@@ -3,7 +3,7 @@
 import { query } from "./api.js";
 import { button, make } from "./dom.js";
 import { LANE, LANES_MAX, drawDensity, drawSlices, surface } from "./drawing.js";
-import { OTHER, lanesOf, stack } from "./intervals.js";
+import { OTHER, lanesOf, stack, sumsOf } from "./intervals.js";
 import { count, duration, step, time } from "./units.js";
 
 const HEIGHT = 150;
@@ -78,6 +78,11 @@ export class Timeline {
   get window() {
     const { from, to } = this.question();
     return { begin: from, end: to, span: Number(to - from) };
+  }
+
+  /** About how many events are before some times (intervals.js); null while that is not known. */
+  get sums() {
+    return this.data && this.shown.begin === this.window.begin ? sumsOf(this.data, this.shown) : null;
   }
 
   part(from, to) {

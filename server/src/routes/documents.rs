@@ -50,6 +50,7 @@ static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
         "nodes.js" SCRIPT;
         "perfetto.js" SCRIPT;
         "pictures.js" SCRIPT;
+        "places.js" SCRIPT;
         "plots.js" SCRIPT;
         "query_box.js" SCRIPT;
         "recordings.js" SCRIPT;

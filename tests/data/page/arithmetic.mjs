@@ -6,10 +6,11 @@ import { pathToFileURL } from "node:url";
 const load = name => import(pathToFileURL(`${process.env.PAGE_FOLDER}/${name}.js`));
 const { parse, write } = await load("json");
 const { bytes, count, duration, step, time } = await load("units");
-const { lanesOf, stack } = await load("intervals");
+const { lanesOf, stack, sumsOf } = await load("intervals");
 const { spelled, typedIn } = await load("completion");
 const { fieldsOf, powersOf } = await load("statistics");
 const { SPANS_MAX, linesOf, traceIdOf } = await load("spans");
+const { NEAR, Places } = await load("places");
 const { gridOf, missesOf, seriesOf } = await load("grid");
 const { path } = await load("api");
 const { Messages } = await load("changes");
@@ -71,6 +72,48 @@ check(count, [[1234567, "1,234,567"], [12345678901234567890n, "12,345,678,901,23
   assert.equal(most, 78);
   assert.equal(buckets.get(2).parts.reduce((sum, part) => sum + part, 0), 78);
   assert.equal(shift, 3);
+}
+
+// A row is looked for from a time near it, and the number of rows before that time is exact, whatever the guess.
+{
+  const total = 4_000_000;
+  // Nine of ten events are in a thousandth of the time.
+  const timeOf = row => row < 0.9 * total ? row / 0.9 / 1000 : total / 1000 + (row - 0.9 * total) * 9.99;
+  const times = Array.from({ length: total }, (_, row) => Math.floor(timeOf(row)));
+  const end = BigInt(times.at(-1)) + 1n;
+  const before = time => {
+    let [low, high] = [0, total];
+    while (low < high) {
+      const half = (low + high) >> 1;
+      if (times[half] < time) low = half + 1;
+      else high = half;
+    }
+    return low;
+  };
+  const every = 1000;
+  const { buckets } = stack(Array.from({ length: Number(end) / every + 1 }, (_, at) =>
+    ({ ts: at * every, name: "n", count: before((at + 1) * every) - before(at * every) })), "name", 0n, every);
+  const sums = sumsOf({ buckets, shift: 0 }, { begin: 0n, every });
+  assert.deepEqual(sums.at(-1)[1], total);
+  for (const guess of [sums, null, [[0n, 0], [end, 5]]]) {
+    let counts = 0;
+    const countOf = async (from, to) => {
+      assert.ok(from < to, `${from} ${to}`);
+      counts++;
+      return before(Number(to)) - before(Number(from));
+    };
+    const places = new Places({ from: 0n, to: end }, total, () => guess);
+    for (const row of [0, 40_000, 3_999_800, 2_000_000, 2_000_200, 3_500_000]) {
+      const { time, rows } = await places.before(row, countOf);
+      assert.equal(rows, before(Number(time)), `${row}`);
+      assert.ok(rows <= row, `${row}`);
+      if (guess === sums) assert.ok(row - rows <= NEAR, `${row} ${rows}`);
+    }
+    assert.ok(counts <= (guess === sums ? 5 : 12), `${counts}`);
+  }
+  // All events may have one time.
+  const one = new Places({ from: 7n, to: 8n }, total, () => null);
+  assert.deepEqual(await one.before(3_000_000, assert.fail), { time: 7n, rows: 0 });
 }
 
 // Slices that overlap are below each other, others are in one row.

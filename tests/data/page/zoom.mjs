@@ -81,4 +81,41 @@ await shows(page, "events in intervals of");
 assert.equal(await counted(page), events);
 assert.ok(ended.every(each => each === "net::ERR_ABORTED"), `${ended}`);
 await page.close();
+
+// Who drags the table sees where the drag ends: what was passed is not asked for, and what is far is not waited for.
+{
+  const table = await open(`#/storage/${storage}`);
+  assert.equal(await counted(table), events);
+  await until(table, areRowsThere);
+  await table.waitForNetworkIdle({ concurrency: 1 });
+  const sent = [];
+  const left = [];
+  let isHeld = true;
+  await table.setRequestInterception(true);
+  table.on("requestfailed", request => left.push(request.failure().errorText));
+  table.on("request", async request => {
+    if (request.url().endsWith("/queries")) {
+      sent.push(request.postData());
+      if (isHeld) return;
+    }
+    await request.continue();
+  });
+  const scroll = share => table.$eval(".rows", (node, share) => {
+    node.scrollTop = share * (node.scrollHeight - node.clientHeight);
+  }, share);
+  for (let at = 1; at <= 20; at++) {
+    await scroll(at / 40);
+    await seconds(0.02);
+  }
+  while (!sent.length) await seconds(0.02);
+  await seconds(0.3);
+  assert.equal(sent.length, 1, `${sent}`);
+  assert.match(sent[0], /"offset":16200\b/);
+  isHeld = false;
+  await scroll(1);
+  await until(table, () => document.querySelector(".rows tbody tr:last-child td")?.textContent.startsWith("20"));
+  assert.deepEqual([sent.length, left], [2, ["net::ERR_ABORTED"]]);
+  assert.equal(await table.$eval(".rows tbody tr:last-child", row => row.children[2].textContent), `operation ${(events - 1) % 50}`);
+  await table.close();
+}
 await end();
