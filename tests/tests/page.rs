@@ -131,7 +131,7 @@ fn the_page_shows_what_the_server_says_and_nothing_else() {
     let [third, root, long] = values;
     let mut odd = String::new();
     for id in 0..names.len() * 4 {
-        let arguments = format!("\"third\":{third},\"root\":{root},\"long\":{long}");
+        let arguments = format!("\"third\":{third},\"root\":{root},\"long\":{long},\"a b\":7");
         odd += &event(
             id,
             &names[id % names.len()],

@@ -83,6 +83,43 @@ for (const [typed, expected] of [
   await page.close();
 }
 
+// Names that need backquotes get them, and what is computed of their fields is found.
+{
+  const page = await open(place(odd));
+  await counted(page);
+  for (const [before, after] of [["args.a", "`args.a b`"], ["`args.a", "`args.a b`"]]) {
+    await page.$eval(".query input", node => { node.value = ""; });
+    await page.type(".query input", before);
+    await page.waitForSelector(".complete:not([hidden]) li");
+    await page.keyboard.press("Tab");
+    assert.equal(await page.$eval(".query input", node => node.value), after);
+  }
+  await page.type(".query input", " == 7");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Enter");
+  await until(page, () => document.querySelector(".rows-note").textContent.startsWith("612 events"));
+  const choose = (label, value) => page.$eval(`[aria-label="${label}"]`, (node, value) => {
+    node.value = value;
+    node.dispatchEvent(new Event("change"));
+  }, value);
+  for (const field of ["`args.a b`", "args.a b"]) {
+    await press(page, "Distribution");
+    await choose("Numbers of field", field);
+    await shows(page, "612 events have args.a b");
+    await until(page, () => document.querySelector(".facts + .scroll, section dl.facts")?.textContent.includes("Least7"));
+    await press(page, "Group by");
+    await choose("Group by field", field);
+    await choose("Bars show", "sum");
+    await until(page, sum => document.querySelector(".bars tbody tr")?.textContent.startsWith(`7612${sum}`), "4,284");
+    await choose("Bars show", "count");
+  }
+  // Times are dates.
+  await press(page, "Distribution");
+  await choose("Numbers of field", "ts");
+  await shows(page, "Least2023-11-14 22:13:20.000000");
+  await page.close();
+}
+
 // A refused count says so; a busy server is asked again.
 {
   const page = await open("#/");

@@ -7,7 +7,7 @@ const load = name => import(pathToFileURL(`${process.env.PAGE_FOLDER}/${name}.js
 const { parse, write } = await load("json");
 const { bytes, count, duration, step, time } = await load("units");
 const { lanesOf, stack, sumsOf } = await load("intervals");
-const { spelled, typedIn } = await load("completion");
+const { labelOf, listed, named, spelled, typedIn } = await load("completion");
 const { fieldsOf, powersOf } = await load("statistics");
 const { SPANS_MAX, linesOf, traceIdOf } = await load("spans");
 const { NEAR, Places } = await load("places");
@@ -134,7 +134,19 @@ check(typedIn, [
   ["pid == 5 and na", { field: null, text: "na", replaces: 2 }],
   ['name == "a" and cat != "P', { field: "cat", operator: "!=", text: "P", replaces: 2 }],
   ["dur > ", null],
+  ["dur > 5 and `args.a", { field: null, text: "args.a", replaces: 7 }],
+  ["`", { field: null, text: "", replaces: 1 }],
+  ["`args.a b` == 4", { field: "args.a b", operator: "==", text: "4", replaces: 1 }],
+  ["`args.a b` == `na", { field: null, text: "na", replaces: 3 }],
+  [`name == "\`" and \`x`, { field: null, text: "x", replaces: 2 }],
+  ['name in ["a', null],
 ]);
+check(named, [
+  ["args.a", "args.a"], ["args.a b", "`args.a b`"], ["args.x-y", "`args.x-y`"], ['args.q"', '`args.q"`'], ["9", "`9`"], ["In", "`In`"],
+  ["é", "`é`"], ["a`b", null], ["", null],
+]);
+check(listed, [["dur", "dur"], ["args.a b", "`args.a b`"], ["`args.a b`", "`args.a b`"], ["(ret * 2)", "(ret * 2)"]]);
+check(labelOf, [["dur", "dur"], ["`args.a b`", "args.a b"], ["(dur + `args.a b`)", "(dur + `args.a b`)"]]);
 check(([value, operator]) => spelled(value, operator), [
   [["read", "=="], '"read"'], [["C:\\x", "=="], '"C:\\x"'], [['say "hi"', "=="], `'say "hi"'`], [["it's", "=="], `"it's"`],
   [[`"it's"`, "=="], null], [["ends\\", "=="], null], [["two\nlines", "=="], null], [[5, "=="], "5"], [[7n, "!="], "7"],
