@@ -1,6 +1,6 @@
 // Events as intervals and lanes: the arithmetic of the time line.
 
-import { count } from "./units.js";
+import { count, instant } from "./units.js";
 
 const GROUPS_SHOWN = 9;
 /** Distinguishable for colour-blind readers in light and dark (after Okabe and Ito). */
@@ -29,7 +29,7 @@ export function stack(rows, by, begin, every) {
     bucket.parts[places.get(String(row[by] ?? "–")) ?? groups.length - 1] += Number(row.count);
     bucket.total += Number(row.count);
   }
-  const most = Math.max(...[...buckets.values()].map(bucket => bucket.total), 1);
+  const most = Math.max(...[...buckets.values()].map(bucket => bucket.total), 0);
   const total = [...sums.values()].reduce((sum, each) => sum + each, 0);
   return { groups, buckets, most, total, shift: Number(begin - first) };
 }
@@ -49,6 +49,18 @@ export function sumsOf({ buckets, shift }, { begin, every }) {
 export function floor(value, by) {
   const rest = value % by;
   return value - (rest < 0n ? rest + by : rest);
+}
+
+/**
+ * An expression for slices that began before a time, not before `first`, and have not ended then. What began long
+ * before is long: that rules out chunks by their summaries, which a sum of fields does not.
+ */
+export function runningAt(time, span, first) {
+  const conditions = [`ts + dur > ${instant(time)}`];
+  for (let before = span; time - before > first; before *= 4n) {
+    conditions.push(`(dur > ${before}ns or ts >= ${instant(time - before)})`);
+  }
+  return conditions.join(" and ");
 }
 
 /** Slices by process and thread, nested ones below the one that they are in. */

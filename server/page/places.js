@@ -52,7 +52,7 @@ export class Places {
 }
 
 /** About how many rows are before a time. */
-function aboutAt(guess, time) {
+export function aboutAt(guess, time) {
   const at = guess.findIndex(([next]) => next >= time);
   if (at < 1) return at ? guess.at(-1)?.[1] ?? 0 : 0;
   const [[begin, before], [end, after]] = guess.slice(at - 1, at + 1);

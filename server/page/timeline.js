@@ -2,12 +2,19 @@
 
 import { query } from "./api.js";
 import { button, make } from "./dom.js";
-import { LANE, LANES_MAX, drawDensity, drawSlices, surface } from "./drawing.js";
-import { OTHER, lanesOf, stack, sumsOf } from "./intervals.js";
-import { count, duration, step, time } from "./units.js";
+import { LANE, drawDensity, drawSlices, surface } from "./drawing.js";
+import { OTHER, lanesOf, runningAt, stack, sumsOf } from "./intervals.js";
+import { aboutAt } from "./places.js";
+import { count, duration, many, step, time } from "./units.js";
 
 const HEIGHT = 150;
 const SLICES_MAX = 5000;
+/** Slices that are drawn although they began before the window: the longest. */
+const RUNNING_MAX = 1000;
+/** Lanes that are drawn at first, and after a click: a canvas has a greatest height. */
+const LANES_SHOWN = 40;
+const LANES_MAX = 800;
+const FIELDS = ["ts", "dur", "name", "cat", "pid", "tid", "stream", "agent", "kind"];
 
 export class Timeline {
   /** `question` is what is asked; `zoom` is called with another part of time, `failed` with errors. */
@@ -19,6 +26,11 @@ export class Timeline {
     this.readout = make("div", { class: "readout" });
     this.legend = make("ul", { class: "legend" });
     this.note = make("p", { class: "faint", role: "status" });
+    this.lanesShown = LANES_SHOWN;
+    this.more = button("", () => {
+      this.lanesShown = LANES_MAX;
+      this.show(this.drawn);
+    }, { hidden: true });
     const choose = by => button(by, () => {
       this.by = by;
       for (const each of this.choices) each.setAttribute("aria-pressed", String(each.textContent === by));
@@ -31,7 +43,7 @@ export class Timeline {
         button("Earlier", () => this.pan(-0.5)), button("Later", () => this.pan(0.5)),
         make("span", { class: "faint push" }, "by"), this.choices),
       make("div", { class: "timeline" }, this.canvas, this.slices, this.readout),
-      this.legend, this.note);
+      this.legend, this.note, this.more);
     this.listen();
     const redraw = new ResizeObserver(() => this.draw());
     redraw.observe(this.canvas);
@@ -117,14 +129,23 @@ export class Timeline {
     const question = { ...this.question(), every: `${every}ns`, group_by: this.by, aggregate: "count", estimate: true, order_by: "ts" };
     const began = performance.now();
     // Asked at once, so that a zoom is one request.
+    // What is drawn last is asked for last.
+    let running = this.expectsSlices(begin, end) ? Promise.resolve().then(() => this.askRunning(signal)) : null;
     const [density, slices] = [query(this.id, question, signal), this.askSlices(signal)];
     slices.catch(() => {});
+    running?.catch(() => {});
     try {
       const found = await density;
       this.shown = { begin, end, span, every, milliseconds: Math.round(performance.now() - began) };
       this.lanes = null;
+      this.before = null;
       this.show(found);
-      this.showSlices(await slices);
+      const few = await slices;
+      if (!few.rows.length && few.matched !== 0) return;
+      this.showSlices(few);
+      if (begin <= this.whole.begin) return;
+      running ??= this.askRunning(signal);
+      this.showSlices(few, await running.catch(error => ({ error })));
     } catch (error) {
       if (signal.aborted) return;
       this.clear();
@@ -134,36 +155,64 @@ export class Timeline {
 
   /** Single events; none if there are too many. */
   askSlices(signal) {
-    const fields = ["ts", "dur", "name", "cat", "pid", "tid", "stream", "agent", "kind"];
-    return query(this.id, { ...this.question(), fields, matched_max: SLICES_MAX }, signal);
+    return query(this.id, { ...this.question(), fields: FIELDS, matched_max: SLICES_MAX }, signal);
+  }
+
+  /** Whether single events will probably be drawn, among them those that began before. */
+  expectsSlices(begin, end) {
+    if (begin <= this.whole.begin) return false;
+    if (this.lanes || !this.data) return Boolean(this.lanes);
+    if (begin < this.shown.begin || end > this.shown.end) return false;
+    const sums = sumsOf(this.data, this.shown);
+    return aboutAt(sums, end) - aboutAt(sums, begin) < 2 * SLICES_MAX;
+  }
+
+  /** The slices that began before the window and have not ended in it, the longest first. */
+  askRunning(signal) {
+    const { query: expression, from, to } = this.question();
+    const running = runningAt(from, to - from, this.whole.begin);
+    return query(this.id, {
+      query: expression ? `(${expression}) and ${running}` : running, from: this.whole.begin, to: from,
+      fields: FIELDS, order_by: "dur desc", limit: RUNNING_MAX + 1,
+    }, signal);
   }
 
   /** Shows rows with numbers of events. */
-  show({ rows, notes, skipped }) {
+  show(drawn) {
+    const { rows, notes, skipped } = this.drawn = drawn;
     const { begin, every, milliseconds } = this.shown;
     this.data = stack(rows, this.by, begin, every);
     const lanes = this.lanes?.rows ?? 0;
     this.parts = [
-      `${count(this.data.total)} events in intervals of ${duration(every)}, in ${milliseconds} ms`,
+      `${many(this.data.total, "event")} in intervals of ${duration(every)}, in ${milliseconds} ms`,
       ...notes.map(note => note.includes("estimate") ? "estimated from summaries: zoom in for exact numbers" : note),
       ...skipped,
-      ...lanes > LANES_MAX ? [`only ${LANES_MAX} of ${count(lanes)} lanes are drawn`] : [],
+      ...lanes > this.lanesShown ? [`only ${this.lanesShown} of ${count(lanes)} lanes are drawn`] : [],
+      ...this.before ? [this.before] : [],
     ];
+    this.more.hidden = lanes <= this.lanesShown || this.lanesShown === LANES_MAX;
+    this.more.textContent = `Show ${lanes > LANES_MAX ? count(LANES_MAX) : `all ${count(lanes)}`} lanes`;
     this.describe();
     this.draw();
   }
 
   /** All events are known one by one, so that their numbers are no estimates either. */
-  showSlices({ rows, notes, skipped }) {
-    if (!rows.length) return;
-    this.lanes = lanesOf(rows, this.shown.begin);
+  showSlices({ rows, notes, skipped }, running) {
+    if (running?.error?.name === "AbortError") return;
+    const before = (running?.rows ?? []).slice(0, RUNNING_MAX)
+      .sort((one, other) => BigInt(one.ts) < BigInt(other.ts) ? -1 : 1);
+    this.before = running?.error ? `slices that began before are not drawn: ${running.error.message}`
+      : running?.rows.length > RUNNING_MAX ? `the ${count(RUNNING_MAX)} longest slices that began before are drawn too`
+      : before.length ? `${many(before.length, "slice")} that began before ${before.length === 1 ? "is" : "are"} drawn too` : null;
+    if (!rows.length && !before.length && !this.before) return;
+    this.lanes = lanesOf([...before, ...rows], this.shown.begin);
     this.show({ rows: rows.map(row => ({ ...row, count: 1 })), notes, skipped });
   }
 
   /** Says in words what is drawn. */
   describe() {
     this.note.textContent = this.parts.join(" · ");
-    this.canvas.setAttribute("aria-label", `${count(this.data.total)} events from ${time(this.shown.begin, 1e6)} to ${time(this.shown.end, 1e6)}. Plus and minus zoom, arrows move, 0 shows everything.`);
+    this.canvas.setAttribute("aria-label", `${many(this.data.total, "event")} from ${time(this.shown.begin, 1e6)} to ${time(this.shown.end, 1e6)}. Plus and minus zoom, arrows move, 0 shows everything.`);
     this.drawLegend();
   }
 
@@ -172,6 +221,7 @@ export class Timeline {
     this.data = null;
     this.lanes = null;
     this.slices.hidden = true;
+    this.more.hidden = true;
     surface(this.canvas, HEIGHT);
     this.legend.replaceChildren();
     this.note.textContent = "Events over time could not be loaded.";
@@ -199,9 +249,10 @@ export class Timeline {
     const lanes = this.lanes?.lanes || [];
     this.slices.hidden = !lanes.length;
     if (lanes.length) {
-      const rows = Math.min(this.lanes.rows, LANES_MAX);
-      this.slices.setAttribute("aria-label", `${count(this.data.total)} events as slices by process and thread`);
-      this.boxes = drawSlices(surface(this.slices, rows * LANE + 6), this.lanes, this.shown, theme, event => this.colourOf(event));
+      const rows = Math.min(this.lanes.rows, this.lanesShown);
+      this.slices.setAttribute("aria-label", `${many(this.data.total, "event")} as slices by process and thread`);
+      this.boxes = drawSlices(surface(this.slices, rows * LANE + 6), this.lanes, this.shown, theme,
+        { most: this.lanesShown, colourOf: event => this.colourOf(event) });
     }
   }
 
@@ -218,7 +269,7 @@ export class Timeline {
       if (hit) parts.push(`${hit.event.name ?? "–"} ${hit.event.dur === undefined ? "" : duration(hit.event.dur)}`, `pid ${hit.event.pid ?? "–"} tid ${hit.event.tid ?? "–"}`);
     } else {
       const bucket = this.data.buckets.get(Math.floor((at * span + this.data.shift) / every));
-      if (bucket) parts.push(`${count(bucket.total)} events`);
+      if (bucket) parts.push(many(bucket.total, "event"));
     }
     this.readout.textContent = parts.join(" · ");
   }

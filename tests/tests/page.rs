@@ -161,9 +161,15 @@ fn a_zoom_is_one_request() {
         large += &event(id, &name, id % 3, id as u64 * 100, "");
     }
     let large = storage_of(&server, folder.path(), "large", &large);
+    let run = event(0, "run", 9, 0, "");
+    let mut long = run.replace("\"dur\":5", "\"dur\":2000000");
+    for id in 1..20_000 {
+        long += &event(id, "step", 1, id as u64 * 100, "");
+    }
+    let long = storage_of(&server, folder.path(), "long", &long);
     drive(
         "zoom.mjs",
-        json!({ "server": server.url(), "storage": large, "events": events }),
+        json!({ "server": server.url(), "storage": large, "events": events, "long": long }),
     );
 }
 

@@ -36,6 +36,11 @@ const note = page => text(page, ".timeline ~ [role=status]");
   for (let at = 0; at < 20; at++) await page.mouse.move(box.x + 10 + at * 20, box.y + 40);
   assert.equal(await note(page), before);
   assert.equal(before.match(/lanes are drawn/g).length, 1);
+  const height = () => page.$eval(".timeline canvas ~ canvas", canvas => canvas.clientHeight);
+  const few = await height();
+  await press(page, "Show all 60 lanes");
+  await until(page, () => !document.body.textContent.includes("lanes are drawn"));
+  assert.ok(await height() > few);
 
   // By kind, slices have the colour of their kind.
   await press(page, "kind");

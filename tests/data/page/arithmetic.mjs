@@ -5,8 +5,8 @@ import { pathToFileURL } from "node:url";
 
 const load = name => import(pathToFileURL(`${process.env.PAGE_FOLDER}/${name}.js`));
 const { parse, write } = await load("json");
-const { bytes, count, duration, step, time } = await load("units");
-const { lanesOf, stack, sumsOf } = await load("intervals");
+const { bytes, count, duration, many, step, time } = await load("units");
+const { lanesOf, runningAt, stack, sumsOf } = await load("intervals");
 const { labelOf, listed, named, spelled, typedIn } = await load("completion");
 const { fieldsOf, powersOf } = await load("statistics");
 const { SPANS_MAX, linesOf, traceIdOf } = await load("spans");
@@ -123,6 +123,12 @@ check(count, [[1234567, "1,234,567"], [12345678901234567890n, "12,345,678,901,23
   assert.deepEqual(lanes.map(lane => [lane.title, lane.slices.map(slice => slice.depth)]), [["1 / 2", [0, 1, 1, 0]], ["1 / 10", [0]]]);
   assert.equal(rows, 3);
 }
+
+// What has not ended is long, or began not long before.
+assert.equal(runningAt(1_000_000_000n, 100n, 999_998_000n),
+  "ts + dur > 1970-01-01T00:00:01.000000000Z and (dur > 100ns or ts >= 1970-01-01T00:00:00.999999900Z)"
+  + " and (dur > 400ns or ts >= 1970-01-01T00:00:00.999999600Z) and (dur > 1600ns or ts >= 1970-01-01T00:00:00.999998400Z)");
+check(number => many(number, "event"), [[0, "0 events"], [1, "1 event"], [1n, "1 event"], [1234, "1,234 events"], [null, "– events"]]);
 
 check(typedIn, [
   ["na", { field: null, text: "na", replaces: 2 }],
