@@ -2,6 +2,9 @@
 
 import { bytes } from "./units.js";
 
+/** Shorter text is never cut (page.css). */
+const CUT_FROM = 25;
+
 /** An element; `attributes` may have listeners (`onclick`), `dataset` and properties such as `value`. */
 export function make(name, attributes = {}, ...children) {
   const node = document.createElement(name);
@@ -22,9 +25,15 @@ export const button = (text, onclick, attributes = {}) =>
 export function table(columns, rows, caption, key = () => null) {
   const head = columns.map(([title, , kind]) => make("th", { scope: "col", class: kind }, title));
   const body = rows.map(row =>
-    make("tr", { "data-key": key(row) }, columns.map(([, cell, kind]) => make("td", { class: kind }, cell(row) ?? ""))));
+    make("tr", { "data-key": key(row) }, columns.map(([, cell, kind]) => titled(make("td", { class: kind }, cell(row) ?? "")))));
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)));
+}
+
+/** A cell which has its text as title, should that be cut. */
+export function titled(cell) {
+  if (cell.textContent.length > CUT_FROM) cell.title = cell.textContent;
+  return cell;
 }
 
 export const facts = pairs => make("dl", { class: "facts" },

@@ -2,7 +2,7 @@
 
 import { query } from "./api.js";
 import { labelOf, listed } from "./completion.js";
-import { facts, make } from "./dom.js";
+import { facts, make, titled } from "./dom.js";
 import { count, duration, time } from "./units.js";
 
 const GROUPS_MAX = 100;
@@ -111,7 +111,7 @@ function tableOf(caption, names, numbers, rows) {
     make("table", { class: "bars" },
       make("thead", {}, make("tr", {}, head)),
       make("tbody", {}, rows.map(row => make("tr", {},
-        row.names.map(text => make("td", {}, text)), row.numbers.map(text => make("td", { class: "n" }, text)),
+        row.names.map(text => titled(make("td", {}, text))), row.numbers.map(text => make("td", { class: "n" }, text)),
         make("td", { class: "track" }, bar(row.share)))))));
 }
 
