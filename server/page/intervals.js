@@ -46,6 +46,31 @@ export function sumsOf({ buckets, shift }, { begin, every }) {
   return sums;
 }
 
+/** Fewer events fill no time line, whatever is around them. */
+const DENSE_MIN = 100;
+
+/**
+ * The hundredth of the time with nearly all events, or with most of them if there is next to nothing around it: its
+ * begin and end and its share of the events. Null if there is none.
+ */
+export function densest({ buckets, total, shift }, { begin, span, every }) {
+  const places = [...buckets].sort(([one], [other]) => one - other);
+  const width = Math.max(Math.floor(span / 100 / every), 1);
+  let best = { sum: 0 };
+  let sum = 0;
+  let first = 0;
+  for (const [at, bucket] of places) {
+    sum += bucket.total;
+    for (; places[first][0] <= at - width; first++) sum -= places[first][1].total;
+    if (sum > best.sum) best = { sum, from: places[first][0], to: at + 1 };
+  }
+  const share = best.sum / total;
+  const isAlone = places.length * every < span / 20;
+  if (total < DENSE_MIN || !(share >= 0.95 || (isAlone && share > 0.5))) return null;
+  const timeAt = at => begin + BigInt(at) * BigInt(every) - BigInt(shift);
+  return { from: timeAt(best.from), to: timeAt(best.to), share };
+}
+
 export function floor(value, by) {
   const rest = value % by;
   return value - (rest < 0n ? rest + by : rest);

@@ -1,9 +1,9 @@
 // Events over time: how many by name or stream, and single events as slices once there are few.
 
 import { query } from "./api.js";
-import { button, make } from "./dom.js";
+import { acting, button, make } from "./dom.js";
 import { LANE, drawDensity, drawSlices, surface } from "./drawing.js";
-import { OTHER, lanesOf, runningAt, stack, sumsOf } from "./intervals.js";
+import { OTHER, densest, lanesOf, runningAt, stack, sumsOf } from "./intervals.js";
 import { aboutAt } from "./places.js";
 import { count, duration, many, step, time } from "./units.js";
 
@@ -31,6 +31,7 @@ export class Timeline {
       this.lanesShown = LANES_MAX;
       this.show(this.drawn);
     }, { hidden: true });
+    this.dense = button("", acting(() => this.showDensest()), { hidden: true });
     const choose = by => button(by, () => {
       this.by = by;
       for (const each of this.choices) each.setAttribute("aria-pressed", String(each.textContent === by));
@@ -43,7 +44,7 @@ export class Timeline {
         button("Earlier", () => this.pan(-0.5)), button("Later", () => this.pan(0.5)),
         make("span", { class: "faint push" }, "by"), this.choices),
       make("div", { class: "timeline" }, this.canvas, this.slices, this.readout),
-      this.legend, this.note, this.more);
+      this.legend, this.note, this.more, this.dense);
     this.listen();
     const redraw = new ResizeObserver(() => this.draw());
     redraw.observe(this.canvas);
@@ -192,8 +193,19 @@ export class Timeline {
     ];
     this.more.hidden = lanes <= this.lanesShown || this.lanesShown === LANES_MAX;
     this.more.textContent = `Show ${lanes > LANES_MAX ? count(LANES_MAX) : `all ${count(lanes)}`} lanes`;
+    this.place = this.lanes ? null : densest(this.data, this.shown);
+    this.dense.hidden = !this.place;
+    this.dense.textContent = `Show where ${Math.floor(100 * (this.place?.share ?? 0))} % of the events are`;
     this.describe();
     this.draw();
+  }
+
+  /** Zooms to the first and the last of the events in the part of time that has most of them. */
+  async showDensest() {
+    const { from, to } = this.place;
+    const { rows: [found] } = await query(this.id, { ...this.question(), from, to, aggregate: "min:ts,max:ts" }, this.signal);
+    const [first, last] = [found?.["min:ts"] ?? from, found?.["max:ts"] ?? to - 1n].map(BigInt);
+    this.zoom({ begin: first, end: last - first < 100n ? first + 100n : last + 1n });
   }
 
   /** All events are known one by one, so that their numbers are no estimates either. */
@@ -221,7 +233,7 @@ export class Timeline {
     this.data = null;
     this.lanes = null;
     this.slices.hidden = true;
-    this.more.hidden = true;
+    this.more.hidden = this.dense.hidden = true;
     surface(this.canvas, HEIGHT);
     this.legend.replaceChildren();
     this.note.textContent = "Events over time could not be loaded.";

@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 const load = name => import(pathToFileURL(`${process.env.PAGE_FOLDER}/${name}.js`));
 const { parse, write } = await load("json");
 const { bytes, count, duration, many, step, time } = await load("units");
-const { lanesOf, runningAt, stack, sumsOf } = await load("intervals");
+const { densest, lanesOf, runningAt, stack, sumsOf } = await load("intervals");
 const { labelOf, listed, named, spelled, typedIn } = await load("completion");
 const { fieldsOf, powersOf } = await load("statistics");
 const { SPANS_MAX, linesOf, traceIdOf } = await load("spans");
@@ -122,6 +122,19 @@ check(count, [[1234567, "1,234,567"], [12345678901234567890n, "12,345,678,901,23
   const { lanes, rows } = lanesOf([event(0, 100, 2), event(10, 20, 2), event(40, 10, 2), event(100, 1, 2), event(5, 1, 10), { dur: 1 }], 0n);
   assert.deepEqual(lanes.map(lane => [lane.title, lane.slices.map(slice => slice.depth)]), [["1 / 2", [0, 1, 1, 0]], ["1 / 10", [0]]]);
   assert.equal(rows, 3);
+}
+
+// A time line with nearly nothing but one bar says where that is.
+{
+  const at = (place, number) => ({ ts: 1000 + place * 10, name: "n", count: number });
+  const found = rows => densest(stack(rows, "name", 1003n, 10), { begin: 1003n, span: 4000, every: 10 });
+  assert.deepEqual(found([at(0, 4), at(396, 60), at(398, 40)]), { from: 4960n, to: 4990n, share: 100 / 104 });
+  assert.deepEqual(found([at(0, 40), at(398, 60)]), { from: 4980n, to: 4990n, share: 0.6 });
+  assert.equal(found([at(0, 50), at(398, 50)]), null);
+  assert.equal(found([at(398, 99)]), null);
+  assert.equal(found(Array.from({ length: 400 }, (_, place) => at(place, 1))), null);
+  assert.equal(found([...Array.from({ length: 400 }, (_, place) => at(place, 1)), at(7, 600)]), null);
+  assert.equal(found([]), null);
 }
 
 // What has not ended is long, or began not long before.
