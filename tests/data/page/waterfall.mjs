@@ -70,6 +70,17 @@ const [view] = requests.filter(each => each.includes("/view/"));
 assert.match(decodeURIComponent(view), new RegExp(`/view/\\d+-\\d+\\.pftrace\\?where=kind == "otlp" and args.trace_id == "${trace}"$`));
 await page.close();
 
+// What no event matches is not handed over.
+{
+  const page = await open(`#/storage/${storage}?query=${encodeURIComponent('name == "nothing"')}`);
+  assert.equal(await counted(page), 0);
+  await page.evaluate(() => { globalThis.open = () => ({ closed: false, close() { globalThis.isClosed = true; }, postMessage() {} }); });
+  await press(page, "Open in Perfetto");
+  await shows(page, "No event matches: there is nothing to open in Perfetto.");
+  assert.equal(await page.evaluate(() => globalThis.isClosed), true);
+  await page.close();
+}
+
 // A trace whose first span is in another storage, or does not match, is found by its longest one.
 {
   const page = await open(`#/storage/${storage}?query=${encodeURIComponent('name == "pay" or name == "load cart"')}`);
