@@ -7,6 +7,8 @@ import { refresh } from "./refresh.js";
 import { storageActions } from "./storage_actions.js";
 import { bytes, count, date } from "./units.js";
 
+/** A list that is unfolded is loaded again at most so often, and not more than a tenth of the time. */
+const PARTS_MS = 5000;
 const LIVE = ["OPEN", "RECORDING", "FINALIZING", "RECOVERING"];
 
 export async function showStorage(view, [id, parameters]) {
@@ -18,10 +20,12 @@ export async function showStorage(view, [id, parameters]) {
     status = await statusOf(view, id);
   };
   const head = make("div", {});
+  const parts = new Details(view, id);
   const events = new Events(view, new URLSearchParams(parameters).get("query") ?? "");
   const draw = async () => {
     view.title = nameOf(storage);
     refresh(head, ...headOf(storage, status), storageActions(() => storage, reload));
+    parts.follow(storage);
     await events.follow(storage);
   };
   const reload = async () => {
@@ -31,9 +35,16 @@ export async function showStorage(view, [id, parameters]) {
   await load();
   view.show(head, events.node);
   await draw();
-  view.node.append(details(view, storage));
+  view.node.append(parts.node);
   view.follow(["storage"], { milliseconds: 2000, storage: id }, async () => {
-    if (view.node.dataset.live === "true" || LIVE.includes(storage.state)) await reload();
+    if (view.node.dataset.live !== "true" && !LIVE.includes(storage.state)) return;
+    try {
+      await reload();
+    } catch (error) {
+      // Nothing can be done with a storage that was deleted.
+      if (error.status === 404) for (const each of view.node.querySelectorAll("button")) each.disabled = true;
+      throw error;
+    }
   });
 }
 
@@ -138,37 +149,69 @@ class Events {
   }
 }
 
-/** Streams and files, loaded when they are unfolded. */
-function details(view, storage) {
-  const streams = lazily("Streams", async () => {
-    const { rows } = await view.query(storage.id, { group_by: "agent,stream,kind", aggregate: "count", derived: true });
-    return rows.length ? table([
-      ["Agent", row => row.agent], ["Stream", row => row.stream], ["Kind", row => row.kind], ["Events", row => count(row.count), "n"],
-    ], rows, "Streams") : empty("No events.");
-  });
-  const files = storage.state === "FINALIZED" ? lazily("Files", async () => {
-    const { files } = await view.get(path`/storages/${storage.id}/files`);
-    const fetchFile = file => acting(() => download(path`/storage/${storage.id}/${file.name}`, file.name, file.length));
-    return table([
-      ["Name", file => button(file.name, fetchFile(file), { class: "link", title: "Download" })],
-      ["Role", file => file.role], ["Bytes", file => count(file.length), "n"], ["CRC32C", file => make("code", {}, file.checksum)],
-    ], files, "Files");
-  }) : null;
-  return make("section", { "aria-label": "Details" }, streams, files);
+/** Streams and files, which are loaded when they are unfolded, and follow what comes. */
+class Details {
+  constructor(view, id) {
+    this.streams = new Part("Streams", view.signal, async () => {
+      const { rows } = await view.query(id, { group_by: "agent,stream,kind", aggregate: "count", derived: true });
+      return rows.length ? table([
+        ["Agent", row => row.agent], ["Stream", row => row.stream], ["Kind", row => row.kind], ["Events", row => count(row.count), "n"],
+      ], rows, "Streams", row => `${row.agent} ${row.stream} ${row.kind}`) : empty("No events.");
+    });
+    this.files = new Part("Files", view.signal, async () => {
+      const { files } = await view.get(path`/storages/${id}/files`);
+      const fetchFile = file => acting(() => download(path`/storage/${id}/${file.name}`, file.name, file.length));
+      return table([
+        ["Name", file => button(file.name, fetchFile(file), { class: "link", title: "Download" })],
+        ["Role", file => file.role], ["Bytes", file => count(file.length), "n"], ["CRC32C", file => make("code", {}, file.checksum)],
+      ], files, "Files", file => file.name);
+    });
+    this.node = make("section", { "aria-label": "Details" }, this.streams.node, this.files.node);
+  }
+
+  follow(storage) {
+    this.files.node.hidden = storage.state !== "FINALIZED";
+    for (const part of [this.streams, this.files]) part.follow(`${storage.state} ${storage.packets}`);
+  }
 }
 
-function lazily(title, load) {
-  const body = make("div", {});
-  const node = make("details", {}, make("summary", {}, title), body);
-  node.addEventListener("toggle", async () => {
-    if (!node.open || body.firstChild) return;
-    body.textContent = "Loading …";
+/** Something below a title that is loaded when it is unfolded, and again when its version is another one. */
+class Part {
+  constructor(title, signal, load) {
+    Object.assign(this, { signal, load, wanted: null, loaded: null });
+    this.body = make("div", {});
+    this.node = make("details", {}, make("summary", {}, title), this.body);
+    this.node.addEventListener("toggle", () => this.update());
+  }
+
+  follow(version) {
+    this.wanted = version;
+    this.update();
+  }
+
+  async update() {
+    if (this.isBusy || !this.node.open || this.loaded === this.wanted || this.signal.aborted) return;
+    this.isBusy = true;
+    const began = performance.now();
+    const version = this.wanted;
+    const isFirst = this.loaded === null;
+    if (isFirst) this.body.textContent = "Loading …";
     try {
-      body.replaceChildren(await load());
+      const fresh = await this.load();
+      if (isFirst) this.body.replaceChildren(fresh);
+      else refresh(this.body, fresh);
+      this.loaded = version;
     } catch (error) {
-      body.textContent = "";
-      sayError(error);
+      if (isFirst) {
+        this.body.textContent = "";
+        sayError(error);
+      }
     }
-  });
-  return node;
+    const gap = isFirst && this.loaded === null ? 0 : Math.max(PARTS_MS, 9 * (performance.now() - began));
+    setTimeout(() => {
+      this.isBusy = false;
+      // What could not be loaded at all is loaded when it is unfolded again.
+      if (this.loaded !== null) this.update();
+    }, gap);
+  }
 }

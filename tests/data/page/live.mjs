@@ -52,6 +52,16 @@ function requests(page) {
   await api("DELETE", `/storages/${other.id}`);
   await seconds(2);
   assert.deepEqual(asked, []);
+  const unfold = title => page.evaluate(title => {
+    [...document.querySelectorAll("summary")].find(each => each.textContent === title).click();
+  }, title);
+  const isSeen = title => page.evaluate(title => {
+    const found = [...document.querySelectorAll("summary")].find(each => each.textContent === title);
+    return found.checkVisibility();
+  }, title);
+  await unfold("Streams");
+  await until(page, () => document.querySelectorAll('[aria-label="Streams"] tbody tr').length === 1);
+  assert.equal(await isSeen("Files"), false);
   const response = await fetch(`${server}${push.path}`, { method: "POST", body: push.bodies[0], headers: { "content-type": "application/octet-stream", "tracehold-epoch": "1", "tracehold-sequence": "0" } });
   assert.ok(response.ok, await response.text());
   await shows(page, "1 packets came since the events were drawn");
@@ -59,12 +69,18 @@ function requests(page) {
   await until(page, () => document.title.startsWith("renamed elsewhere"));
   await api("POST", `/storages/${storage}/finalize`);
   await until(page, () => document.querySelector("h1 .badge").textContent === "finalized");
+  // So do its streams and files.
+  await until(page, () => document.querySelectorAll('[aria-label="Streams"] tbody tr').length === 2);
+  assert.equal(await isSeen("Files"), true);
+  await unfold("Files");
+  await until(page, () => document.querySelector('[aria-label="Files"] tbody tr'));
   const copy = await api("POST", `/storages/${storage}/copy`, { name: "short-lived" });
   await page.evaluate(id => { location.hash = `#/storage/${id}`; }, copy.storage);
   await until(page, () => document.querySelector("h1")?.textContent.startsWith("short-lived"));
   await isLive(page);
   await api("DELETE", `/storages/${copy.storage}`);
   await shows(page, "Not up to date");
+  await until(page, () => [...document.querySelectorAll("main button")].every(each => each.disabled));
   await page.close();
 }
 
