@@ -17,14 +17,15 @@ const PAUSE_MS = 120;
 const AHEAD = 60;
 /** Browsers limit the height of an element; a longer table is scrolled by its share. */
 const HEIGHT_MAX = 8_000_000;
+const TABS = [["events", "Events"], ["groups", "Group by"], ["values", "Distribution"], ["io", "I/O"], ["traces", "Traces"]];
 const FIRST = ["ts", "dur", "name", "cat", "pid", "tid"];
 
 export class Results {
   /**
    * `again` asks for everything that is seen again, after a request failed; `sums` are about how many events are
-   * before some times.
+   * before some times, `tab` is shown first, and `noted` is called when another one is.
    */
-  constructor(id, question, { signal, again, sums }) {
+  constructor(id, question, { signal, again, sums, tab, noted }) {
     Object.assign(this, { id, question, again, sums, viewSignal: signal });
     this.pages = new Map();
     this.total = 0;
@@ -41,10 +42,14 @@ export class Results {
     this.statistics = new Statistics(id, { changed });
     this.pictures = new Pictures(id, { changed });
     this.traces = new TraceFinder(id);
-    const tab = (name, title) => button(title, () => this.choose(name), { "aria-pressed": String(name === "events"), "data-tab": name });
-    this.tabs = make("div", { class: "bar" }, tab("events", "Events"), tab("groups", "Group by"), tab("values", "Distribution"), tab("io", "I/O"), tab("traces", "Traces"));
+    const choose = name => {
+      this.choose(name);
+      noted();
+    };
+    this.tabs = make("div", { class: "bar" }, TABS.map(([name, title]) =>
+      button(title, () => choose(name), { "data-tab": name })));
     this.node = make("div", {}, this.tabs, this.statistics.controls, this.note, this.box, this.statistics.node, this.pictures.node, this.traces.node);
-    this.choose("events", false);
+    this.choose(TABS.some(([name]) => name === tab) ? tab : "events", false);
   }
 
   choose(view, load = true) {

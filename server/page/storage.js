@@ -1,5 +1,6 @@
 // The page of a storage: facts, events, streams and files.
 
+import { Address } from "./address.js";
 import { Refused, download, path } from "./api.js";
 import { acting, badge, button, empty, facts, make, sayError, table } from "./dom.js";
 import { Explorer } from "./explorer.js";
@@ -21,7 +22,7 @@ export async function showStorage(view, [id, parameters]) {
   };
   const head = make("div", {});
   const parts = new Details(view, id);
-  const events = new Events(view, new URLSearchParams(parameters).get("query") ?? "");
+  const events = new Events(view, new Address(`#/storage/${id}`, parameters));
   const draw = async () => {
     view.title = nameOf(storage);
     refresh(head, ...headOf(storage, status), storageActions(() => storage, reload));
@@ -98,9 +99,9 @@ function sealOf(state) {
 
 /** The events of a storage. They stay as they were drawn; what came since is shown on request. */
 class Events {
-  /** `query` is the expression that is shown first. */
-  constructor(view, query) {
-    Object.assign(this, { view, query });
+  /** `address` says what is shown first, and is told what is. */
+  constructor(view, address) {
+    Object.assign(this, { view, address });
     this.explorer = null;
     this.drawn = null;
     this.news = make("div", { class: "bar", role: "status" });
@@ -128,7 +129,7 @@ class Events {
     if (range && this.explorer) {
       this.explorer.extend(range);
     } else if (range) {
-      this.explorer = new Explorer(storage, range, { signal: this.view.signal, query: this.query });
+      this.explorer = new Explorer(storage, range, { signal: this.view.signal, address: this.address });
       this.place.replaceChildren(this.explorer.node);
     } else {
       this.place.replaceChildren(empty("No events with a time yet. Push a trace: ",

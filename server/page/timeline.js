@@ -14,13 +14,17 @@ const RUNNING_MAX = 1000;
 /** Lanes that are drawn at first, and after a click: a canvas has a greatest height. */
 const LANES_SHOWN = 40;
 const LANES_MAX = 800;
+const GROUPS = ["name", "cat", "stream", "kind"];
 const FIELDS = ["ts", "dur", "name", "cat", "pid", "tid", "stream", "agent", "kind"];
 
 export class Timeline {
-  /** `question` is what is asked; `zoom` is called with another part of time, `failed` with errors. */
-  constructor(id, whole, { question, signal, zoom, failed }) {
+  /**
+   * `question` is what is asked; `zoom` is called with another part of time, `failed` with errors, and `noted` when
+   * events are distinguished by another field than `by`.
+   */
+  constructor(id, whole, { question, signal, zoom, failed, by, noted }) {
     Object.assign(this, { id, whole, question, signal, zoom, failed });
-    this.by = "name";
+    this.by = GROUPS.includes(by) ? by : "name";
     this.canvas = make("canvas", { height: HEIGHT, tabindex: "0", role: "img", "aria-label": "Events over time" });
     this.slices = make("canvas", { height: 0, role: "img", hidden: true, "aria-label": "Slices" });
     this.readout = make("div", { class: "readout" });
@@ -35,9 +39,10 @@ export class Timeline {
     const choose = by => button(by, () => {
       this.by = by;
       for (const each of this.choices) each.setAttribute("aria-pressed", String(each.textContent === by));
+      noted();
       this.load();
     }, { "aria-pressed": String(by === this.by) });
-    this.choices = ["name", "cat", "stream", "kind"].map(choose);
+    this.choices = GROUPS.map(choose);
     this.node = make("div", {},
       make("div", { class: "bar" },
         button("Whole", () => zoom({ ...this.whole })), button("Out", () => this.scale(2)), button("In", () => this.scale(0.5)),
@@ -195,7 +200,7 @@ export class Timeline {
     this.more.textContent = `Show ${lanes > LANES_MAX ? count(LANES_MAX) : `all ${count(lanes)}`} lanes`;
     this.place = this.lanes ? null : densest(this.data, this.shown);
     this.dense.hidden = !this.place;
-    this.dense.textContent = `Show where ${Math.floor(100 * (this.place?.share ?? 0))} % of the events are`;
+    this.dense.textContent = this.place ? `Show where ${Math.floor(100 * this.place.share)} % of the events are` : "";
     this.describe();
     this.draw();
   }

@@ -34,6 +34,7 @@ static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
         "docs.html" HTML;
         "page.css" CSS;
         "docs.css" CSS;
+        "address.js" SCRIPT;
         "agents.js" SCRIPT;
         "api.js" SCRIPT;
         "changes.js" SCRIPT;

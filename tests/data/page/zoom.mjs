@@ -82,6 +82,56 @@ assert.equal(await counted(page), events);
 assert.ok(ended.every(each => each === "net::ERR_ABORTED"), `${ended}`);
 await page.close();
 
+// What is looked at is in the address: reload, a link and Back keep it.
+{
+  const page = await open(`#/storage/${storage}`);
+  await counted(page);
+  const state = async () => {
+    const number = await counted(page);
+    return [await text(page, "p.mono"), number, await page.$eval(".query input", node => node.value), await text(page, ".timeline ~ .bar [aria-pressed=true]").catch(() => null)];
+  };
+  const whole = await state();
+  assert.equal(await page.evaluate(() => location.hash), `#/storage/${storage}`);
+  const step = async act => {
+    await seconds(1.1);
+    const before = await page.evaluate(() => location.hash);
+    await act();
+    await until(page, before => location.hash !== before, before);
+  };
+  await step(() => press(page, "In"));
+  const zoomed = await state();
+  assert.equal(zoomed[1], events / 2);
+  await step(async () => {
+    await page.type(".query input", 'name == "operation 7"');
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("Enter");
+  });
+  await until(page, most => Number(/^([\d,]+) events/.exec(document.querySelector(".rows-note")?.textContent)?.[1].replaceAll(",", "")) < most, 1000);
+  const asked = await state();
+  await step(() => press(page, "Group by"));
+  await step(() => press(page, "stream"));
+  const isGroups = () => document.querySelector('[data-tab="groups"]')?.ariaPressed === "true" && document.querySelector(".bars tbody tr td")?.textContent === "operation 7";
+  await until(page, isGroups);
+  await page.reload();
+  await until(page, isGroups);
+  assert.deepEqual([await text(page, "p.mono"), await page.$eval(".query input", node => node.value)], [asked[0], asked[2]]);
+  const other = await open(await page.evaluate(() => location.hash));
+  await until(other, isGroups);
+  assert.equal(await other.$$eval("[aria-pressed=true]", all => all.map(each => each.textContent).join()), "stream,Group by");
+  await other.close();
+  for (const expected of [null, asked, zoomed, whole]) {
+    await page.goBack();
+    if (expected) await until(page, text => document.querySelector("p.mono")?.textContent === text && /^[\d,]+ events$/.test(document.querySelector(".rows-note")?.textContent), expected[0]);
+    if (expected) assert.deepEqual(await state(), expected);
+  }
+  // A part of time that is not there is the whole.
+  const odd = await open(`#/storage/${storage}?from=5&to=7&tab=nothing&by=it`);
+  assert.equal(await counted(odd), events);
+  assert.equal(await odd.evaluate(() => location.hash), `#/storage/${storage}`);
+  await odd.close();
+  await page.close();
+}
+
 // A slice that began before the part of time is drawn in it, also if no event is there, and is no event of it.
 {
   const inside = await open(`#/storage/${long}`);
