@@ -43,15 +43,25 @@ export const badge = state => make("span", { class: `badge ${state}` }, state.to
 
 export const empty = (...parts) => make("p", { class: "empty" }, parts);
 
-/** Shows a message until it is closed; errors stay, others go after a while. */
-export function say(text, { bad = false, more = [] } = {}) {
-  const box = make("div", { class: bad ? "message bad" : "message" });
+/**
+ * Shows a message until it is closed; errors stay, each once, others go after a while. One that says that
+ * the server is silent goes when the server answers again.
+ */
+export function say(text, { bad = false, more = [], isSilence = false } = {}) {
+  const messages = document.getElementById("messages");
+  const box = make("div", { class: bad ? "message bad" : "message", "data-silence": isSilence });
+  if (bad) for (const each of messages.children) if (each.querySelector("p")?.textContent === text) each.remove();
   box.append(
     button("×", () => box.remove(), { "aria-label": "Close this message" }),
     make("p", {}, text),
     ...more.filter(Boolean).map(line => make("p", { class: "faint" }, line)));
-  document.getElementById("messages").append(box);
+  messages.append(box);
   if (!bad) setTimeout(() => box.remove(), 6000);
+}
+
+/** Takes away what was said of a server that did not answer. */
+export function answersAgain() {
+  for (const each of document.querySelectorAll("[data-silence]")) each.remove();
 }
 
 /** Shows how far something is until it ends; the number of all bytes may not be known. */
@@ -69,21 +79,24 @@ export function progressOf(title) {
   };
 }
 
-/** Shows why something failed: what, cause and remedy of a problem document. */
-export function sayError(error) {
+/** Shows why something failed: what, cause and remedy of a problem document. `action` is what was wanted. */
+export function sayError(error, action = "") {
   if (error.name === "AbortError") return;
-  say(error.message, { bad: true, more: [error.problem?.cause, error.problem?.remedy] });
+  const isSilence = Boolean(error.isUnreachable);
+  const text = isSilence && action ? `${action}: ${error.message}` : error.message;
+  say(text, { bad: true, isSilence, more: [error.problem?.cause, error.problem?.remedy] });
 }
 
 /** Runs an action of a button, which waits for it. */
 export const acting = action => async event => {
   const node = event.currentTarget;
   const hadFocus = document.activeElement === node;
+  const title = node.textContent;
   node.disabled = true;
   try {
     await action(event);
   } catch (error) {
-    sayError(error);
+    sayError(error, title);
   } finally {
     node.disabled = false;
     if (hadFocus && document.activeElement === document.body) node.focus();

@@ -9,7 +9,7 @@ import { Timeline } from "./timeline.js";
 import { duration, time } from "./units.js";
 
 /** Name of a format in the API and for people, and the end of its files. */
-const FORMATS = [["ndjson", "NDJSON", "ndjson"], ["csv", "CSV", "csv"], ["arrow", "Arrow", "arrows"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "pftrace"],
+const FORMATS = [["ndjson", "NDJSON", "ndjson"], ["csv", "CSV", "csv"], ["arrow", "Arrow", "arrow"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "pftrace"],
   ["chrome", "Chrome JSON", "json"]];
 
 export class Explorer {
@@ -68,7 +68,10 @@ export class Explorer {
 
   changed() {
     const { begin, end } = this.window;
-    this.span.textContent = `${time(begin, 1e3)} to ${time(end, 1e3)} UTC, ${duration(Number(end - begin))}`;
+    const length = Number(end - begin);
+    // Microseconds, and nanoseconds where these are what is seen.
+    const digits = Math.min(length / 1e3, 1e3);
+    this.span.textContent = `${time(begin, digits)} to ${time(end, digits)} UTC, ${duration(length)}`;
     this.note();
     this.timeline.load();
     this.results.reset();

@@ -5,7 +5,7 @@ import { button, make } from "./dom.js";
 import { Pictures } from "./pictures.js";
 import { Places } from "./places.js";
 import { Statistics } from "./statistics.js";
-import { count, duration, time } from "./units.js";
+import { duration, many, time } from "./units.js";
 import { TraceFinder, placeOf } from "./waterfall.js";
 
 const ROW = 25;
@@ -100,7 +100,7 @@ export class Results {
       this.load(0, 0);
       const { rows: [{ count: total, skipped }] } = await counting;
       this.total = Number(total);
-      this.counted = () => this.say(`${count(total)} events`, skipped);
+      this.counted = () => this.say(many(total, "event"), skipped);
       this.counted();
       this.fill.style.height = `${Math.min((this.total + 1) * ROW, HEIGHT_MAX)}px`;
       this.box.scrollTop = 0;

@@ -3,7 +3,7 @@
 import { query } from "./api.js";
 import { labelOf, listed } from "./completion.js";
 import { facts, make, titled } from "./dom.js";
-import { count, duration, time } from "./units.js";
+import { count, duration, many, time } from "./units.js";
 
 const GROUPS_MAX = 100;
 /** Aggregates of the numbers of a field: title, and name in a query. */
@@ -70,7 +70,7 @@ export class Statistics {
       numbers: [count(row.count), ...OF_GROUPS.map(([, name]) => row[keyOf("count")] ? shownAs(number, row[keyOf(name)], name) : "–")],
       share: Number(row[bars] ?? 0) / most,
     }))));
-    const said = isCut ? `the ${count(GROUPS_MAX)} largest groups, there are more` : `${count(rows.length)} groups`;
+    const said = isCut ? `the ${count(GROUPS_MAX)} largest groups, there are more` : many(rows.length, "group");
     return { text: [rows.length ? said : "No event matches.", ...notes].join(" · "), skipped };
   }
 
@@ -92,7 +92,7 @@ export class Statistics {
         numbers: [count(events)], share: events / most,
       }))));
     const numbers = totals[`count:${label}`];
-    const text = filled.length ? `${count(numbers)} events have ${label}` : `No event that matches has a number in ${label}.`;
+    const text = filled.length ? `${many(numbers, "event has", "events have")} ${label}` : `No event that matches has a number in ${label}.`;
     return { text: [text, ...buckets.notes].join(" · "), skipped: buckets.skipped };
   }
 }

@@ -6,7 +6,7 @@ import { acting, badge, button, empty, facts, make, sayError, table } from "./do
 import { Explorer } from "./explorer.js";
 import { refresh } from "./refresh.js";
 import { storageActions } from "./storage_actions.js";
-import { bytes, count, date } from "./units.js";
+import { bytes, count, date, many } from "./units.js";
 
 /** A list that is unfolded is loaded again at most so often, and not more than a tenth of the time. */
 const PARTS_MS = 5000;
@@ -114,7 +114,7 @@ class Events {
     if (this.explorer) {
       const since = packets - this.drawn;
       refresh(this.news, since > 0
-        ? make("span", {}, `${count(since)} packets came since the events were drawn.`) : null, since > 0
+        ? make("span", {}, `${many(since, "packet")} came since the events were drawn.`) : null, since > 0
         ? button("Show new events", acting(() => this.draw(storage.id)), { class: "main" }) : null);
     } else if (packets !== this.drawn) {
       await this.draw(storage.id);

@@ -231,6 +231,8 @@ fn the_page_works_with_a_token_a_share_and_a_proxy() {
     let operator = run(&[&create[..], &["operator"], &at].concat());
     let with_token = [&at[..], &["--token", &operator]].concat();
     let reader = run(&[&create[..], &["reader"], &with_token].concat());
+    let scope = ["reader", "--storage", &storage];
+    let scoped = run(&[&create[..], &scope, &with_token].concat());
     let share = ["storage", "share", "first", "--expires", "1h"];
     let share = run(&[&share[..], &with_token].concat());
 
@@ -243,7 +245,8 @@ fn the_page_works_with_a_token_a_share_and_a_proxy() {
         "callers.mjs",
         json!({
             "server": url, "storage": storage, "failed": failed, "file": file,
-            "operator": operator, "reader": reader, "share": share, "behindProxy": behind.url(),
+            "operator": operator, "reader": reader, "scoped": scoped, "share": share,
+            "behindProxy": behind.url(),
         }),
     );
 }
