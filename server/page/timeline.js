@@ -196,8 +196,9 @@ export class Timeline {
       ...lanes > this.lanesShown ? [`only ${this.lanesShown} of ${count(lanes)} lanes are drawn`] : [],
       ...this.before ? [this.before] : [],
     ];
-    this.more.hidden = lanes <= this.lanesShown || this.lanesShown === LANES_MAX;
-    this.more.textContent = `Show ${lanes > LANES_MAX ? count(LANES_MAX) : `all ${count(lanes)}`} lanes`;
+    const more = lanes <= this.lanesShown ? 0 : Math.min(lanes, LANES_MAX);
+    this.more.hidden = more <= this.lanesShown;
+    this.more.textContent = more ? `Show ${more === lanes ? "all " : ""}${count(more)} lanes` : "";
     this.place = this.lanes ? null : densest(this.data, this.shown);
     this.dense.hidden = !this.place;
     this.dense.textContent = this.place ? `Show where ${Math.floor(100 * this.place.share)} % of the events are` : "";
