@@ -2,6 +2,8 @@
 
 import { bytes } from "./units.js";
 
+/** Messages that are no errors are shown for so long. */
+const SHOWN_MS = 6000;
 /** Shorter text is never cut (page.css). */
 const CUT_FROM = 25;
 
@@ -45,23 +47,26 @@ export const empty = (...parts) => make("p", { class: "empty" }, parts);
 
 /**
  * Shows a message until it is closed; errors stay, each once, others go after a while. One that says that
- * the server is silent goes when the server answers again.
+ * the server is silent goes after the server answered again.
  */
 export function say(text, { bad = false, more = [], isSilence = false } = {}) {
   const messages = document.getElementById("messages");
   const box = make("div", { class: bad ? "message bad" : "message", "data-silence": isSilence });
-  if (bad) for (const each of messages.children) if (each.querySelector("p")?.textContent === text) each.remove();
+  if (bad) for (const each of [...messages.children]) if (each.querySelector("p")?.textContent === text) each.remove();
   box.append(
     button("×", () => box.remove(), { "aria-label": "Close this message" }),
     make("p", {}, text),
     ...more.filter(Boolean).map(line => make("p", { class: "faint" }, line)));
   messages.append(box);
-  if (!bad) setTimeout(() => box.remove(), 6000);
+  if (!bad) setTimeout(() => box.remove(), SHOWN_MS);
 }
 
-/** Takes away what was said of a server that did not answer. */
+/** What was said of a server that did not answer goes after a while, as what is no error. */
 export function answersAgain() {
-  for (const each of document.querySelectorAll("[data-silence]")) each.remove();
+  for (const each of document.querySelectorAll("[data-silence]")) {
+    each.removeAttribute("data-silence");
+    setTimeout(() => each.remove(), SHOWN_MS);
+  }
 }
 
 /** Shows how far something is until it ends; the number of all bytes may not be known. */

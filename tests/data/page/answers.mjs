@@ -164,6 +164,21 @@ for (const [failed, words, isTimeLineDrawn] of [
   await page.close();
 }
 
+// Where nearly all events are is a click away.
+{
+  const page = await open("#/");
+  let answers = 0;
+  const apart = drawn.replace(/"rows":\[.*?\]/, '"rows":[{"ts":1700000000000000000,"name":"n","count":17},{"ts":1700000000003000000,"name":"n","count":595}]');
+  await intercept(page, "/queries", () => answers++ === 0
+    ? { status: 200, contentType: "application/x-ndjson", body: apart + slices + number + slices } : null);
+  await page.evaluate(place => { location.hash = place; }, place(odd));
+  await press(page, "Show where 97 % of the events are");
+  await until(page, () => document.querySelector("p.mono").textContent.startsWith("2023-11-14 22:13:20.003000000 to"));
+  assert.ok(await counted(page) < 10);
+  await until(page, () => ![...document.querySelectorAll("button")].some(each => each.textContent.startsWith("Show where")));
+  await page.close();
+}
+
 // What comes late for a view that was left changes nothing.
 {
   const page = await open("#/");

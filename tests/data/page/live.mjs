@@ -170,6 +170,13 @@ function requests(page) {
   assert.equal((await page.$$(".message")).length, 1);
   await page.setOfflineMode(false);
   await until(page, () => !document.querySelector(".message"));
+
+  // What could not be shown is shown then.
+  await page.setOfflineMode(true);
+  await page.evaluate(() => { location.hash = "#/server"; });
+  await until(page, () => document.querySelector("main .bad")?.textContent.endsWith("does not answer."));
+  await page.setOfflineMode(false);
+  await shows(page, "Retention");
   await page.close();
 }
 
