@@ -80,6 +80,7 @@ export function drawSlices({ paint, width }, { lanes }, { span }, theme, { most,
     paint.moveTo(0, top + .5);
     paint.lineTo(width, top + .5);
     paint.stroke();
+    const left = paint.measureText(lane.title).width + 10;
     for (const { event, start, end, depth } of lane.slices) {
       // What began before or ends after is drawn only as far as it is seen.
       const x = Math.max(start * perNano, -1);
@@ -93,7 +94,8 @@ export function drawSlices({ paint, width }, { lanes }, { span }, theme, { most,
         paint.rect(box.x, box.y, box.w - 3, LANE);
         paint.clip();
         paint.fillStyle = "#fff";
-        paint.fillText(String(event.name ?? ""), Math.max(box.x, 0) + 3, box.y + 11);
+        // Not below the title of the lane.
+        paint.fillText(String(event.name ?? ""), Math.max(box.x + 3, depth ? 3 : left), box.y + 11);
         paint.restore();
       }
       boxes.push(box);
