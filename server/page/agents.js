@@ -1,6 +1,6 @@
 // Agents and their streams: what they store, how fast packets arrive, and what was lost.
 
-import { Refused, path } from "./api.js";
+import { Refused, isScoped, path } from "./api.js";
 import { badge, empty, make, table } from "./dom.js";
 import { refresh } from "./refresh.js";
 import { bytes, count } from "./units.js";
@@ -19,10 +19,10 @@ export async function showAgents(view) {
     const [{ items, more }, written] = await Promise.all([view.list("/agents", SHOWN_MAX), writtenNow(view)]);
     refresh(body,
       items.length ? agentTable(items)
-        : empty("No agents yet. ", make("code", {}, "tracehold push PATH"), " registers one, and so does a sender of OpenTelemetry spans."),
+        : isScoped() ? empty("This token sees no agent: those that there may be are outside its scope.") : empty("No agents yet. ", make("code", {}, "tracehold push PATH"), " registers one, and so does a sender of OpenTelemetry spans."),
       more ? make("p", { class: "faint" }, `Only the first ${count(SHOWN_MAX)} are shown.`) : null,
       make("h2", {}, "Storages that are written"),
-      written.statuses.length ? storageTable(written.statuses) : empty("No storage is open or records."),
+      written.statuses.length ? storageTable(written.statuses) : empty(isScoped() ? "No storage that this token sees is open or records." : "No storage is open or records."),
       written.more ? make("p", { class: "faint" }, `Only the newest ${count(WRITTEN_MAX)} are shown.`) : null);
   };
   await load();

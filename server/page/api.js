@@ -1,6 +1,6 @@
 // Requests to the server, with the token if one is needed.
 
-import { ask, make, progressOf } from "./dom.js";
+import { answersAgain, ask, make, progressOf } from "./dom.js";
 import { parse, write } from "./json.js";
 import { bytes } from "./units.js";
 
@@ -23,6 +23,17 @@ export class Refused extends Error {
     this.problem = problem;
   }
 }
+
+/** A browser says only "Failed to fetch" of a server that does not answer. */
+class Unreachable extends Error {
+  constructor(cause) {
+    super(`The server at ${BASE.host} does not answer.`, { cause });
+    this.isUnreachable = true;
+  }
+}
+
+/** What a browser says of a connection, in words that name the server. */
+const named = error => error instanceof TypeError ? new Unreachable(error) : error;
 
 /** A path below the server; values are encoded, so that none adds a step to it. */
 export function path(texts, ...values) {
@@ -99,7 +110,9 @@ export async function send(path, { method = "GET", body, headers = {}, signal, a
   for (let attempt = 1; ; attempt++) {
     const used = token();
     const all = used ? { ...headers, authorization: `Bearer ${used}` } : headers;
-    const response = await fetch(addressOf(path), { method, body, headers: all, signal });
+    const response = await fetch(addressOf(path), { method, body, headers: all, signal })
+      .catch(error => { throw named(error); });
+    answersAgain();
     if (response.ok || accept.includes(response.status)) return response;
     const problem = await problemOf(response);
     signal?.throwIfAborted();
@@ -117,17 +130,21 @@ export async function send(path, { method = "GET", body, headers = {}, signal, a
   }
 }
 
-let known = { token: undefined, isOperator: true };
+let known = { token: undefined, isOperator: true, isScoped: false };
 
 /** Learns who the server takes this page for; asks for a token if one is needed. */
 export async function learnCaller(signal) {
   if (isShare || (known.token !== undefined && known.token === token())) return;
   const caller = await (await send("/api/v1/caller", { signal })).json();
-  known = { token: token(), isOperator: caller.roles.includes("operator") };
+  const isScoped = [caller.agents, caller.storages].some(all => all?.length);
+  known = { token: token(), isOperator: caller.roles.includes("operator"), isScoped };
 }
 
 /** Whether this page may change anything: what it may not do, it does not show. */
 export const mayOperate = () => !isShare && known.isOperator;
+
+/** Whether there may be agents and storages that this page does not see. */
+export const isScoped = () => isShare || known.isScoped;
 
 const JSON_TYPE = { "content-type": "application/json" };
 
@@ -219,7 +236,7 @@ async function askTogether(id, all) {
     }
     if (open.length) throw new Error("The answer of the server ended early.");
   } catch (error) {
-    for (const each of open) each.reject(error);
+    for (const each of open) each.reject(named(error));
   } finally {
     leave.abort();
   }

@@ -2,19 +2,54 @@
 
 const WORD = /[A-Za-z_][\w.]*$/;
 /** A comparison whose value is being written. */
-const VALUE = /([A-Za-z_][\w.]*)\s*(==|!=|~)\s*(?:"([^"]*)|'([^']*)|([^"'\s]*))$/;
+const VALUE = /(?:`([^`]*)`|([A-Za-z_][\w.]*))\s*(==|!=|~)\s*(?:"([^"]*)|'([^']*)|([^"'`\s]*))$/;
+const PLAIN = /^[A-Za-z_][\w.]*$/;
+/** Words that are no names unless they are in backquotes. */
+const WORDS = ["and", "or", "not", "in", "is", "null", "exists", "contains", "starts_with", "like", "true", "false"];
 
 /** What is being written at the end of a text: a value of a field, or a name; null for anything else. */
 export function typedIn(before) {
   const value = VALUE.exec(before);
   if (value) {
-    const [, field, operator, double, single, bare] = value;
+    const [, quoted, plain, operator, double, single, bare] = value;
     const text = double ?? single ?? bare;
-    return { field, operator, text, replaces: text.length + (bare === undefined ? 1 : 0) };
+    return { field: quoted ?? plain, operator, text, replaces: text.length + (bare === undefined ? 1 : 0) };
   }
-  const word = WORD.exec(before)?.[0];
-  return word ? { field: null, text: word, replaces: word.length } : null;
+  const open = openQuote(before);
+  if (open && open.quote !== "`") return null;
+  const word = open ? before.slice(open.at + 1) : WORD.exec(before)?.[0];
+  return word || open ? { field: null, text: word, replaces: before.length - (open ? open.at : before.length - word.length) } : null;
 }
+
+/** The quote of a text that is not closed, and where it is; null if all are. */
+function openQuote(text) {
+  let open = null;
+  let isEscaped = false;
+  for (let at = 0; at < text.length; at++) {
+    const each = text[at];
+    if (!open) {
+      if ("\"'`".includes(each)) open = { quote: each, at };
+      isEscaped = false;
+    } else if (each === open.quote && !isEscaped) {
+      open = null;
+    } else {
+      isEscaped = open.quote !== "`" && !isEscaped && each === "\\";
+    }
+  }
+  return open;
+}
+
+/** A name as an expression has it; null if it cannot be written. */
+export function named(name) {
+  if (PLAIN.test(name) && !WORDS.includes(name.toLowerCase())) return name;
+  return /[`\r\n]/.test(name) || !name ? null : `\`${name}\``;
+}
+
+/** A field as a list of fields has it: arithmetic, a name, or a name in backquotes. */
+export const listed = field => /^[(`]/.test(field) ? field : named(field) ?? field;
+
+/** What the column of a field of a list is called. */
+export const labelOf = field => field.startsWith("(") ? field : field.replaceAll("`", "");
 
 /** A value as the language writes it after an operator; null if it cannot be written. */
 export function spelled(value, operator) {

@@ -2,6 +2,11 @@
 
 import { bytes } from "./units.js";
 
+/** Messages that are no errors are shown for so long. */
+const SHOWN_MS = 6000;
+/** Shorter text is never cut (page.css). */
+const CUT_FROM = 25;
+
 /** An element; `attributes` may have listeners (`onclick`), `dataset` and properties such as `value`. */
 export function make(name, attributes = {}, ...children) {
   const node = document.createElement(name);
@@ -22,9 +27,15 @@ export const button = (text, onclick, attributes = {}) =>
 export function table(columns, rows, caption, key = () => null) {
   const head = columns.map(([title, , kind]) => make("th", { scope: "col", class: kind }, title));
   const body = rows.map(row =>
-    make("tr", { "data-key": key(row) }, columns.map(([, cell, kind]) => make("td", { class: kind }, cell(row) ?? ""))));
+    make("tr", { "data-key": key(row) }, columns.map(([, cell, kind]) => titled(make("td", { class: kind }, cell(row) ?? "")))));
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
     make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, body)));
+}
+
+/** A cell which has its text as title, should that be cut. */
+export function titled(cell) {
+  if (cell.textContent.length > CUT_FROM) cell.title = cell.textContent;
+  return cell;
 }
 
 export const facts = pairs => make("dl", { class: "facts" },
@@ -34,15 +45,28 @@ export const badge = state => make("span", { class: `badge ${state}` }, state.to
 
 export const empty = (...parts) => make("p", { class: "empty" }, parts);
 
-/** Shows a message until it is closed; errors stay, others go after a while. */
-export function say(text, { bad = false, more = [] } = {}) {
-  const box = make("div", { class: bad ? "message bad" : "message" });
+/**
+ * Shows a message until it is closed; errors stay, each once, others go after a while. One that says that
+ * the server is silent goes after the server answered again.
+ */
+export function say(text, { bad = false, more = [], isSilence = false } = {}) {
+  const messages = document.getElementById("messages");
+  const box = make("div", { class: bad ? "message bad" : "message", "data-silence": isSilence });
+  if (bad) for (const each of [...messages.children]) if (each.querySelector("p")?.textContent === text) each.remove();
   box.append(
     button("×", () => box.remove(), { "aria-label": "Close this message" }),
     make("p", {}, text),
     ...more.filter(Boolean).map(line => make("p", { class: "faint" }, line)));
-  document.getElementById("messages").append(box);
-  if (!bad) setTimeout(() => box.remove(), 6000);
+  messages.append(box);
+  if (!bad) setTimeout(() => box.remove(), SHOWN_MS);
+}
+
+/** What was said of a server that did not answer goes after a while, as what is no error. */
+export function answersAgain() {
+  for (const each of document.querySelectorAll("[data-silence]")) {
+    each.removeAttribute("data-silence");
+    setTimeout(() => each.remove(), SHOWN_MS);
+  }
 }
 
 /** Shows how far something is until it ends; the number of all bytes may not be known. */
@@ -60,21 +84,24 @@ export function progressOf(title) {
   };
 }
 
-/** Shows why something failed: what, cause and remedy of a problem document. */
-export function sayError(error) {
+/** Shows why something failed: what, cause and remedy of a problem document. `action` is what was wanted. */
+export function sayError(error, action = "") {
   if (error.name === "AbortError") return;
-  say(error.message, { bad: true, more: [error.problem?.cause, error.problem?.remedy] });
+  const isSilence = Boolean(error.isUnreachable);
+  const text = isSilence && action ? `${action}: ${error.message}` : error.message;
+  say(text, { bad: true, isSilence, more: [error.problem?.cause, error.problem?.remedy] });
 }
 
 /** Runs an action of a button, which waits for it. */
 export const acting = action => async event => {
   const node = event.currentTarget;
   const hadFocus = document.activeElement === node;
+  const title = node.textContent;
   node.disabled = true;
   try {
     await action(event);
   } catch (error) {
-    sayError(error);
+    sayError(error, title);
   } finally {
     node.disabled = false;
     if (hadFocus && document.activeElement === document.body) node.focus();

@@ -1,11 +1,10 @@
 // The pictures of the time line.
 
 import { floor } from "./intervals.js";
-import { count, step, time, timeOfDay } from "./units.js";
+import { many, step, time, timeOfDay } from "./units.js";
 
 const AXIS = 20;
 export const LANE = 17;
-export const LANES_MAX = 40;
 
 /** A canvas in device pixels, with a height in pixels of the page. */
 export function surface(canvas, height) {
@@ -39,7 +38,7 @@ export function drawDensity({ paint, width, height }, data, { begin, span, every
     });
   }
   drawTimes({ paint, width, height }, { begin, span }, { color: theme.text, borderTopColor: theme.line }, { left: 0, ground });
-  paint.fillText(`${count(data.most)} events`, 4, 12);
+  paint.fillText(many(data.most, "event"), 4, 12);
   if (drag) {
     const [from, to] = drag;
     paint.fillStyle = "#8886";
@@ -68,22 +67,25 @@ export function drawTimes({ paint, width, height }, { begin, span }, style, { le
   paint.stroke();
 }
 
-/** Slices in their lanes; returns where each one is. */
-export function drawSlices({ paint, width }, { lanes }, { span }, theme, colourOf) {
+/** Slices in their first `most` lanes; returns where each one is. */
+export function drawSlices({ paint, width }, { lanes }, { span }, theme, { most, colourOf }) {
   const perNano = width / span;
   const boxes = [];
   let top = 2;
   paint.font = "11px system-ui, sans-serif";
   for (const lane of lanes) {
-    if (top >= LANES_MAX * LANE) break;
+    if (top >= most * LANE) break;
     paint.strokeStyle = theme.line;
     paint.beginPath();
     paint.moveTo(0, top + .5);
     paint.lineTo(width, top + .5);
     paint.stroke();
+    const left = paint.measureText(lane.title).width + 10;
     for (const { event, start, end, depth } of lane.slices) {
-      const box = { x: start * perNano, y: top + depth * LANE + 1, w: Math.max((end - start) * perNano, 1), event };
-      if (box.y >= LANES_MAX * LANE) continue;
+      // What began before or ends after is drawn only as far as it is seen.
+      const x = Math.max(start * perNano, -1);
+      const box = { x, y: top + depth * LANE + 1, w: Math.max(Math.min(end * perNano, width + 1) - x, 1), event };
+      if (box.y >= most * LANE) continue;
       paint.fillStyle = colourOf(event);
       paint.fillRect(box.x, box.y, box.w, LANE - 3);
       if (box.w > 40) {
@@ -92,7 +94,8 @@ export function drawSlices({ paint, width }, { lanes }, { span }, theme, colourO
         paint.rect(box.x, box.y, box.w - 3, LANE);
         paint.clip();
         paint.fillStyle = "#fff";
-        paint.fillText(String(event.name ?? ""), Math.max(box.x, 0) + 3, box.y + 11);
+        // Not below the title of the lane.
+        paint.fillText(String(event.name ?? ""), Math.max(box.x + 3, depth ? 3 : left), box.y + 11);
         paint.restore();
       }
       boxes.push(box);

@@ -9,20 +9,23 @@ import { Timeline } from "./timeline.js";
 import { duration, time } from "./units.js";
 
 /** Name of a format in the API and for people, and the end of its files. */
-const FORMATS = [["ndjson", "NDJSON", "ndjson"], ["csv", "CSV", "csv"], ["arrow", "Arrow", "arrows"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "pftrace"],
+const FORMATS = [["ndjson", "NDJSON", "ndjson"], ["csv", "CSV", "csv"], ["arrow", "Arrow", "arrow"], ["parquet", "Parquet", "parquet"], ["perfetto", "Perfetto", "pftrace"],
   ["chrome", "Chrome JSON", "json"]];
 
 export class Explorer {
-  /** `range` is the first and last time of the events. */
-  constructor(storage, range, { signal, query }) {
-    this.window = { ...range };
+  /** `range` is the first and last time of the events, `address` says what is shown first. */
+  constructor(storage, range, { signal, address }) {
+    this.address = address;
+    this.window = clipped(address.window, range);
     this.span = make("p", { class: "faint mono", "aria-live": "polite" });
     const window = () => ({ from: this.window.begin, to: this.window.end });
     const question = () => ({ query: this.box.text || undefined, ...window() });
-    this.box = new QueryBox(storage.id, { window, signal, run: () => this.changed(), text: query });
-    this.results = new Results(storage.id, question, { signal, again: () => this.again() });
+    this.box = new QueryBox(storage.id, { window, signal, run: () => this.changed(), text: address.query });
+    this.results = new Results(storage.id, question, {
+      signal, again: () => this.again(), noted: () => this.note(), tab: address.tab, sums: () => this.timeline.sums,
+    });
     this.timeline = new Timeline(storage.id, range, {
-      question, signal, zoom: part => this.zoom(part), failed: error => this.box.fault(error),
+      question, signal, by: address.by, noted: () => this.note(), zoom: part => this.zoom(part), failed: error => this.box.fault(error),
     });
     const title = storage.name || storage.id;
     const downloads = FORMATS.map(([format, name, extension]) => button(name, acting(async () => {
@@ -65,8 +68,31 @@ export class Explorer {
 
   changed() {
     const { begin, end } = this.window;
-    this.span.textContent = `${time(begin, 1e3)} to ${time(end, 1e3)} UTC, ${duration(Number(end - begin))}`;
+    const length = Number(end - begin);
+    // Microseconds, and nanoseconds where these are what is seen.
+    const digits = Math.min(length / 1e3, 1e3);
+    this.span.textContent = `${time(begin, digits)} to ${time(end, digits)} UTC, ${duration(length)}`;
+    this.note();
     this.timeline.load();
     this.results.reset();
   }
+
+  /** Keeps in the address what is looked at. */
+  note() {
+    const { begin, end } = this.window;
+    const { whole, by } = this.timeline;
+    const isWhole = begin === whole.begin && end === whole.end;
+    this.address.show({
+      query: this.box.text, window: isWhole ? null : this.window, tab: this.results.view === "events" ? null : this.results.view,
+      by: by === "name" ? null : by,
+    });
+  }
+}
+
+/** A part of time as far as it is in another one; all of that if there is nothing of it. */
+function clipped(window, range) {
+  if (!window) return { ...range };
+  const begin = window.begin > range.begin ? window.begin : range.begin;
+  const end = window.end < range.end ? window.end : range.end;
+  return begin < end ? { begin, end } : { ...range };
 }

@@ -1,6 +1,6 @@
 // Events as intervals and lanes: the arithmetic of the time line.
 
-import { count } from "./units.js";
+import { count, instant } from "./units.js";
 
 const GROUPS_SHOWN = 9;
 /** Distinguishable for colour-blind readers in light and dark (after Okabe and Ito). */
@@ -29,14 +29,63 @@ export function stack(rows, by, begin, every) {
     bucket.parts[places.get(String(row[by] ?? "–")) ?? groups.length - 1] += Number(row.count);
     bucket.total += Number(row.count);
   }
-  const most = Math.max(...[...buckets.values()].map(bucket => bucket.total), 1);
+  const most = Math.max(...[...buckets.values()].map(bucket => bucket.total), 0);
   const total = [...sums.values()].reduce((sum, each) => sum + each, 0);
   return { groups, buckets, most, total, shift: Number(begin - first) };
+}
+
+/** How many events are before the ends of intervals, as `[time, events]` in order of time. */
+export function sumsOf({ buckets, shift }, { begin, every }) {
+  const sums = [];
+  let sum = 0;
+  for (const [at, { total }] of [...buckets].sort(([one], [other]) => one - other)) {
+    const from = begin + BigInt(at) * BigInt(every) - BigInt(shift);
+    if (sums.at(-1)?.[0] !== from) sums.push([from, sum]);
+    sums.push([from + BigInt(every), sum += total]);
+  }
+  return sums;
+}
+
+/** Fewer events fill no time line, whatever is around them. */
+const DENSE_MIN = 100;
+
+/**
+ * The hundredth of the time with nearly all events, or with most of them if there is next to nothing around it: its
+ * begin and end and its share of the events. Null if there is none.
+ */
+export function densest({ buckets, total, shift }, { begin, span, every }) {
+  const places = [...buckets].sort(([one], [other]) => one - other);
+  const width = Math.max(Math.floor(span / 100 / every), 1);
+  let best = { sum: 0 };
+  let sum = 0;
+  let first = 0;
+  for (const [at, bucket] of places) {
+    sum += bucket.total;
+    for (; places[first][0] <= at - width; first++) sum -= places[first][1].total;
+    if (sum > best.sum) best = { sum, from: places[first][0], to: at + 1 };
+  }
+  const share = best.sum / total;
+  const isAlone = places.length * every < span / 20;
+  if (total < DENSE_MIN || !(share >= 0.95 || (isAlone && share > 0.5))) return null;
+  const timeAt = at => begin + BigInt(at) * BigInt(every) - BigInt(shift);
+  return { from: timeAt(best.from), to: timeAt(best.to), share };
 }
 
 export function floor(value, by) {
   const rest = value % by;
   return value - (rest < 0n ? rest + by : rest);
+}
+
+/**
+ * An expression for slices that began before a time, not before `first`, and have not ended then. What began long
+ * before is long: that rules out chunks by their summaries, which a sum of fields does not.
+ */
+export function runningAt(time, span, first) {
+  const conditions = [`ts + dur > ${instant(time)}`];
+  for (let before = span; time - before > first; before *= 4n) {
+    conditions.push(`(dur > ${before}ns or ts >= ${instant(time - before)})`);
+  }
+  return conditions.join(" and ");
 }
 
 /** Slices by process and thread, nested ones below the one that they are in. */

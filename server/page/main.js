@@ -27,10 +27,13 @@ function nothing() {
 }
 
 let leave = null;
+/** Whether what is shown lacks an answer of the server: it is asked for once the server answers again. */
+let isLacking = false;
 
 async function show() {
   leave?.abort();
   leave = new AbortController();
+  isLacking = false;
   const { signal } = leave;
   const place = location.hash || "#/";
   const [pattern, showView, title] = VIEWS.find(([pattern]) => pattern.test(place)) || [/^/, nothing, "Not found"];
@@ -53,7 +56,8 @@ async function show() {
     if (signal.aborted) return;
     view.show(make("h1", {}, title), make("p", { class: "bad" }, error.message),
       make("p", { class: "faint" }, error.problem?.remedy || ""));
-    if (!error.problem) sayError(error);
+    isLacking = Boolean(error.isUnreachable);
+    if (!error.problem && !isLacking) sayError(error);
   }
 }
 
@@ -66,6 +70,7 @@ async function health() {
     if (state.disk_low) parts.push("disk low: packets are refused");
     if (state.disk_free_bytes != null) parts.push(`${bytes(state.disk_free_bytes)} free`);
     line.textContent = parts.join(" · ");
+    if (isLacking && state.isReady) show();
     line.className = state.isReady && state.status === "ready" && !state.disk_low ? "" : "bad";
   } catch {
     line.textContent = "no response from the server";

@@ -12,7 +12,9 @@ export async function openInPerfetto(title, load) {
     return;
   }
   try {
-    await handOver(ui, title, await (await load()).arrayBuffer());
+    const trace = await (await load()).arrayBuffer();
+    if (!trace.byteLength) throw new Error("No event matches: there is nothing to open in Perfetto.");
+    await handOver(ui, title, trace);
   } catch (error) {
     ui.close();
     throw error;

@@ -1,7 +1,7 @@
 // The expression of a query, with completion and the place of an error.
 
 import { pause, query } from "./api.js";
-import { spelled, typedIn } from "./completion.js";
+import { listed, named, spelled, typedIn } from "./completion.js";
 import { button, make } from "./dom.js";
 import { count } from "./units.js";
 
@@ -104,7 +104,7 @@ export class QueryBox {
 
   async valuesOf(field, signal) {
     await pause(TYPING_MS, signal);
-    const question = { ...this.window(), group_by: field, aggregate: "count", limit: VALUES_MAX };
+    const question = { ...this.window(), group_by: listed(field), aggregate: "count", limit: VALUES_MAX };
     const { rows } = await query(this.id, question, signal);
     return rows.filter(row => row[field] !== null && row[field] !== undefined)
       .map(row => ({ value: row[field], events: row.count }));
@@ -148,8 +148,10 @@ export class QueryBox {
 
   complete(at) {
     const { insert, replaces } = this.offered[at];
-    const end = this.input.selectionStart;
-    this.input.setRangeText(insert, end - replaces, end, "end");
+    const begin = this.input.selectionStart;
+    // A backquote that was there already is the closing one.
+    const end = insert.endsWith("`") && this.input.value[begin] === "`" ? begin + 1 : begin;
+    this.input.setRangeText(insert, begin - replaces, end, "end");
     this.close();
   }
 
@@ -164,8 +166,9 @@ export class QueryBox {
 function matching(all, { field, operator, text }) {
   const wanted = text.toLowerCase();
   if (!field) {
-    return all.filter(({ value }) => value.toLowerCase().startsWith(wanted) && value !== text)
-      .map(({ value, events }) => ({ insert: value, events }));
+    return all.filter(({ value }) => value.toLowerCase().startsWith(wanted))
+      .map(({ value, events }) => ({ insert: named(value), events }))
+      .filter(({ insert }) => insert !== null && insert !== text);
   }
   return all.map(({ value, events }) => ({ value: String(value), insert: spelled(value, operator), events }))
     .filter(({ value, insert }) => insert !== null && value.toLowerCase().includes(wanted));

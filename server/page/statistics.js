@@ -1,8 +1,9 @@
 // Groups and the distribution of a field, as tables with bars.
 
 import { query } from "./api.js";
-import { facts, make } from "./dom.js";
-import { count, duration } from "./units.js";
+import { labelOf, listed } from "./completion.js";
+import { facts, make, titled } from "./dom.js";
+import { count, duration, many, time } from "./units.js";
 
 const GROUPS_MAX = 100;
 /** Aggregates of the numbers of a field: title, and name in a query. */
@@ -51,44 +52,47 @@ export class Statistics {
     const fields = fieldsOf(this.by.value);
     const { number } = this;
     const isDuration = number === "dur";
-    const keyOf = name => isDuration ? `dur_${name}` : `${name}:${number}`;
-    const bars = this.measure.value === "sum" ? keyOf("sum") : "count";
+    const keyOf = (name, field = labelOf(number)) => isDuration ? `dur_${name}` : `${name}:${field}`;
+    const asked = name => keyOf(name, listed(number));
+    const isSum = this.measure.value === "sum";
+    const bars = isSum ? keyOf("sum") : "count";
     // Durations are what groups have anyway, from summaries of chunks. One more than is shown tells whether there are more.
     const { rows, skipped, notes } = await query(this.id, {
-      ...question, group_by: fields.join(","), limit: GROUPS_MAX + 1,
-      aggregate: isDuration ? undefined : ["count", ...["count", ...OF_GROUPS.map(([, name]) => name)].map(keyOf)].join(","),
-      order_by: bars === "count" ? undefined : `\`${bars}\` desc`,
+      ...question, group_by: fields.map(listed).join(","), limit: GROUPS_MAX + 1,
+      aggregate: isDuration ? undefined : ["count", ...["count", ...OF_GROUPS.map(([, name]) => name)].map(asked)].join(","),
+      order_by: isSum ? `${asked("sum")} desc` : undefined,
     }, signal);
     const isCut = rows.length > GROUPS_MAX;
     const shown = isCut ? rows.slice(0, GROUPS_MAX) : rows;
     const most = shown.reduce((most, row) => Math.max(most, Number(row[bars] ?? 0)), 0) || 1;
-    this.node.replaceChildren(tableOf("Groups", fields, ["Events", ...OF_GROUPS.map(([title]) => title)], shown.map(row => ({
-      names: fields.map(field => String(row[field] ?? row[field.replaceAll("`", "")] ?? "–")),
-      numbers: [count(row.count), ...OF_GROUPS.map(([, name]) => row[keyOf("count")] ? shownAs(number, row[keyOf(name)]) : "–")],
+    this.node.replaceChildren(tableOf("Groups", fields.map(labelOf), ["Events", ...OF_GROUPS.map(([title]) => title)], shown.map(row => ({
+      names: fields.map(field => String(row[labelOf(field)] ?? "–")),
+      numbers: [count(row.count), ...OF_GROUPS.map(([, name]) => row[keyOf("count")] ? shownAs(number, row[keyOf(name)], name) : "–")],
       share: Number(row[bars] ?? 0) / most,
     }))));
-    const said = isCut ? `the ${count(GROUPS_MAX)} largest groups, there are more` : `${count(rows.length)} groups`;
+    const said = isCut ? `the ${count(GROUPS_MAX)} largest groups, there are more` : many(rows.length, "group");
     return { text: [rows.length ? said : "No event matches.", ...notes].join(" · "), skipped };
   }
 
   async values(question, signal) {
     const { number } = this;
-    const wanted = ["count", ...OF_ALL.map(([, name]) => name)].map(name => `${name}:${number}`);
+    const label = labelOf(number);
+    const wanted = ["count", ...OF_ALL.map(([, name]) => name)].map(name => `${name}:${listed(number)}`);
     const [buckets, all] = await Promise.all([
-      query(this.id, { ...question, histogram: number }, signal),
+      query(this.id, { ...question, histogram: listed(number) }, signal),
       query(this.id, { ...question, aggregate: wanted.join(",") }, signal),
     ]);
     const totals = all.rows[0] ?? {};
     const filled = powersOf(buckets.rows);
     const most = filled.reduce((most, each) => Math.max(most, each.count), 0) || 1;
     this.node.replaceChildren(
-      facts(OF_ALL.map(([title, name]) => [title, shownAs(number, totals[`${name}:${number}`])])),
-      tableOf(`Distribution of ${number}`, [number === "dur" ? "Duration" : number], ["Events"], filled.map(({ from, count: events }) => ({
+      facts(OF_ALL.map(([title, name]) => [title, shownAs(number, totals[`${name}:${label}`], name)])),
+      tableOf(`Distribution of ${label}`, [{ dur: "Duration", ts: "Time (UTC)" }[label] ?? label], ["Events"], filled.map(({ from, count: events }) => ({
         names: [from === 0 ? `below ${shownAs(number, 1)}` : `from ${shownAs(number, from)} to ${shownAs(number, 2 * from)}`],
         numbers: [count(events)], share: events / most,
       }))));
-    const numbers = totals[`count:${number}`];
-    const text = filled.length ? `${count(numbers)} events have ${number}` : `No event that matches has a number in ${number}.`;
+    const numbers = totals[`count:${label}`];
+    const text = filled.length ? `${many(numbers, "event has", "events have")} ${label}` : `No event that matches has a number in ${label}.`;
     return { text: [text, ...buckets.notes].join(" · "), skipped: buckets.skipped };
   }
 }
@@ -107,7 +111,7 @@ function tableOf(caption, names, numbers, rows) {
     make("table", { class: "bars" },
       make("thead", {}, make("tr", {}, head)),
       make("tbody", {}, rows.map(row => make("tr", {},
-        row.names.map(text => make("td", {}, text)), row.numbers.map(text => make("td", { class: "n" }, text)),
+        row.names.map(text => titled(make("td", {}, text))), row.numbers.map(text => make("td", { class: "n" }, text)),
         make("td", { class: "track" }, bar(row.share)))))));
 }
 
@@ -131,9 +135,11 @@ export function fieldsOf(text) {
   return names.length ? names : ["name"];
 }
 
-/** A number of a field with its unit. */
-function shownAs(field, value) {
+/** A number of a field with its unit; `name` is the aggregate that it is. */
+function shownAs(field, value, name = "") {
   if (value === null || value === undefined) return "–";
   if (field === "dur") return duration(value);
+  // Times have no sum, and a percentile is right within 1 %, which of a time since 1970 are months.
+  if (field === "ts") return /^(sum|p)/.test(name) ? "–" : time(typeof value === "number" ? Math.round(value) : value, 1e3);
   return typeof value === "number" || typeof value === "bigint" ? count(value) : String(value);
 }

@@ -1,12 +1,15 @@
 // The page of a storage: facts, events, streams and files.
 
+import { Address } from "./address.js";
 import { Refused, download, path } from "./api.js";
 import { acting, badge, button, empty, facts, make, sayError, table } from "./dom.js";
 import { Explorer } from "./explorer.js";
 import { refresh } from "./refresh.js";
 import { storageActions } from "./storage_actions.js";
-import { bytes, count, date } from "./units.js";
+import { bytes, count, date, many } from "./units.js";
 
+/** A list that is unfolded is loaded again at most so often, and not more than a tenth of the time. */
+const PARTS_MS = 5000;
 const LIVE = ["OPEN", "RECORDING", "FINALIZING", "RECOVERING"];
 
 export async function showStorage(view, [id, parameters]) {
@@ -18,10 +21,12 @@ export async function showStorage(view, [id, parameters]) {
     status = await statusOf(view, id);
   };
   const head = make("div", {});
-  const events = new Events(view, new URLSearchParams(parameters).get("query") ?? "");
+  const parts = new Details(view, id);
+  const events = new Events(view, new Address(`#/storage/${id}`, parameters));
   const draw = async () => {
     view.title = nameOf(storage);
     refresh(head, ...headOf(storage, status), storageActions(() => storage, reload));
+    parts.follow(storage);
     await events.follow(storage);
   };
   const reload = async () => {
@@ -31,9 +36,16 @@ export async function showStorage(view, [id, parameters]) {
   await load();
   view.show(head, events.node);
   await draw();
-  view.node.append(details(view, storage));
+  view.node.append(parts.node);
   view.follow(["storage"], { milliseconds: 2000, storage: id }, async () => {
-    if (view.node.dataset.live === "true" || LIVE.includes(storage.state)) await reload();
+    if (view.node.dataset.live !== "true" && !LIVE.includes(storage.state)) return;
+    try {
+      await reload();
+    } catch (error) {
+      // Nothing can be done with a storage that was deleted.
+      if (error.status === 404) for (const each of view.node.querySelectorAll("button")) each.disabled = true;
+      throw error;
+    }
   });
 }
 
@@ -87,9 +99,9 @@ function sealOf(state) {
 
 /** The events of a storage. They stay as they were drawn; what came since is shown on request. */
 class Events {
-  /** `query` is the expression that is shown first. */
-  constructor(view, query) {
-    Object.assign(this, { view, query });
+  /** `address` says what is shown first, and is told what is. */
+  constructor(view, address) {
+    Object.assign(this, { view, address });
     this.explorer = null;
     this.drawn = null;
     this.news = make("div", { class: "bar", role: "status" });
@@ -102,7 +114,7 @@ class Events {
     if (this.explorer) {
       const since = packets - this.drawn;
       refresh(this.news, since > 0
-        ? make("span", {}, `${count(since)} packets came since the events were drawn.`) : null, since > 0
+        ? make("span", {}, `${many(since, "packet")} came since the events were drawn.`) : null, since > 0
         ? button("Show new events", acting(() => this.draw(storage.id)), { class: "main" }) : null);
     } else if (packets !== this.drawn) {
       await this.draw(storage.id);
@@ -117,7 +129,7 @@ class Events {
     if (range && this.explorer) {
       this.explorer.extend(range);
     } else if (range) {
-      this.explorer = new Explorer(storage, range, { signal: this.view.signal, query: this.query });
+      this.explorer = new Explorer(storage, range, { signal: this.view.signal, address: this.address });
       this.place.replaceChildren(this.explorer.node);
     } else {
       this.place.replaceChildren(empty("No events with a time yet. Push a trace: ",
@@ -138,37 +150,69 @@ class Events {
   }
 }
 
-/** Streams and files, loaded when they are unfolded. */
-function details(view, storage) {
-  const streams = lazily("Streams", async () => {
-    const { rows } = await view.query(storage.id, { group_by: "agent,stream,kind", aggregate: "count", derived: true });
-    return rows.length ? table([
-      ["Agent", row => row.agent], ["Stream", row => row.stream], ["Kind", row => row.kind], ["Events", row => count(row.count), "n"],
-    ], rows, "Streams") : empty("No events.");
-  });
-  const files = storage.state === "FINALIZED" ? lazily("Files", async () => {
-    const { files } = await view.get(path`/storages/${storage.id}/files`);
-    const fetchFile = file => acting(() => download(path`/storage/${storage.id}/${file.name}`, file.name, file.length));
-    return table([
-      ["Name", file => button(file.name, fetchFile(file), { class: "link", title: "Download" })],
-      ["Role", file => file.role], ["Bytes", file => count(file.length), "n"], ["CRC32C", file => make("code", {}, file.checksum)],
-    ], files, "Files");
-  }) : null;
-  return make("section", { "aria-label": "Details" }, streams, files);
+/** Streams and files, which are loaded when they are unfolded, and follow what comes. */
+class Details {
+  constructor(view, id) {
+    this.streams = new Part("Streams", view.signal, async () => {
+      const { rows } = await view.query(id, { group_by: "agent,stream,kind", aggregate: "count", derived: true });
+      return rows.length ? table([
+        ["Agent", row => row.agent], ["Stream", row => row.stream], ["Kind", row => row.kind], ["Events", row => count(row.count), "n"],
+      ], rows, "Streams", row => `${row.agent} ${row.stream} ${row.kind}`) : empty("No events.");
+    });
+    this.files = new Part("Files", view.signal, async () => {
+      const { files } = await view.get(path`/storages/${id}/files`);
+      const fetchFile = file => acting(() => download(path`/storage/${id}/${file.name}`, file.name, file.length));
+      return table([
+        ["Name", file => button(file.name, fetchFile(file), { class: "link", title: "Download" })],
+        ["Role", file => file.role], ["Bytes", file => count(file.length), "n"], ["CRC32C", file => make("code", {}, file.checksum)],
+      ], files, "Files", file => file.name);
+    });
+    this.node = make("section", { "aria-label": "Details" }, this.streams.node, this.files.node);
+  }
+
+  follow(storage) {
+    this.files.node.hidden = storage.state !== "FINALIZED";
+    for (const part of [this.streams, this.files]) part.follow(`${storage.state} ${storage.packets}`);
+  }
 }
 
-function lazily(title, load) {
-  const body = make("div", {});
-  const node = make("details", {}, make("summary", {}, title), body);
-  node.addEventListener("toggle", async () => {
-    if (!node.open || body.firstChild) return;
-    body.textContent = "Loading …";
+/** Something below a title that is loaded when it is unfolded, and again when its version is another one. */
+class Part {
+  constructor(title, signal, load) {
+    Object.assign(this, { signal, load, wanted: null, loaded: null });
+    this.body = make("div", {});
+    this.node = make("details", {}, make("summary", {}, title), this.body);
+    this.node.addEventListener("toggle", () => this.update());
+  }
+
+  follow(version) {
+    this.wanted = version;
+    this.update();
+  }
+
+  async update() {
+    if (this.isBusy || !this.node.open || this.loaded === this.wanted || this.signal.aborted) return;
+    this.isBusy = true;
+    const began = performance.now();
+    const version = this.wanted;
+    const isFirst = this.loaded === null;
+    if (isFirst) this.body.textContent = "Loading …";
     try {
-      body.replaceChildren(await load());
+      const fresh = await this.load();
+      if (isFirst) this.body.replaceChildren(fresh);
+      else refresh(this.body, fresh);
+      this.loaded = version;
     } catch (error) {
-      body.textContent = "";
-      sayError(error);
+      if (isFirst) {
+        this.body.textContent = "";
+        sayError(error);
+      }
     }
-  });
-  return node;
+    const gap = isFirst && this.loaded === null ? 0 : Math.max(PARTS_MS, 9 * (performance.now() - began));
+    setTimeout(() => {
+      this.isBusy = false;
+      // What could not be loaded at all is loaded when it is unfolded again.
+      if (this.loaded !== null) this.update();
+    }, gap);
+  }
 }

@@ -1,6 +1,6 @@
 // The list of storages.
 
-import { change, isShare, mayOperate, pause, upload } from "./api.js";
+import { change, isScoped, isShare, mayOperate, pause, upload } from "./api.js";
 import { ask, badge, button, empty, make, say, table } from "./dom.js";
 import { refresh } from "./refresh.js";
 import { bytes, count, date, duration } from "./units.js";
@@ -95,7 +95,7 @@ function storageTable(items) {
 
 const none = isFiltered => isFiltered
   ? empty("No storage matches the filter.")
-  : empty("No storages yet. Push a trace: ", make("code", {}, "tracehold push --storage first PATH"),
+  : isScoped() ? empty("This token sees no storage: those that there may be are outside its scope.") : empty("No storages yet. Push a trace: ", make("code", {}, "tracehold push --storage first PATH"),
     " after ", make("code", {}, "tracehold storage create --name first"), ", or create one here.");
 
 function createStorage(done) {

@@ -3,6 +3,9 @@
 const exact = new Intl.NumberFormat("en");
 export const count = value => value === null || value === undefined ? "–" : exact.format(value);
 
+/** A number of things, of which one is called `one`. */
+export const many = (value, one, more = `${one}s`) => `${count(value)} ${Number(value) === 1 ? one : more}`;
+
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   let size = Number(value);
@@ -28,6 +31,9 @@ export function time(nanos, step = 1) {
   const day = `${date.getUTCFullYear()}-${two(date.getUTCMonth() + 1)}-${two(date.getUTCDate())}`;
   return `${day} ${clock(date, rest, step)}`;
 }
+
+/** A time in nanoseconds since 1970 as an expression has it. */
+export const instant = nanos => `${time(nanos).replace(" ", "T")}Z`;
 
 /** Only the time of the day. */
 export function timeOfDay(nanos, step = 1) {

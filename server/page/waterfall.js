@@ -1,12 +1,14 @@
 // The spans of a trace as bars over time, each below its parent.
 
-import { path, query, view as windowOf } from "./api.js";
+import { Refused, path, query, view as windowOf } from "./api.js";
 import { acting, button, empty, facts, make, table } from "./dom.js";
 import { openInPerfetto } from "./perfetto.js";
 import { SPANS_MAX, linesOf, traceIdOf } from "./spans.js";
-import { count, duration, step, time } from "./units.js";
+import { count, duration, many, step, time } from "./units.js";
 
 const TRACES_SHOWN = 20;
+/** Traces with the longest spans, among which those without a first one are looked for. */
+const TRACES_LOOKED_AT = 200;
 const TICKS = 5;
 /** Distinguishable in light and dark; services beyond these share colours, and all are named. */
 const COLOURS = ["#0072b2", "#009e73", "#cc79a7", "#8d6e00", "#7a68a6", "#2f7f8f", "#a0522d", "#56789a"];
@@ -204,17 +206,50 @@ export class TraceFinder {
   clear() { this.list.replaceChildren(); }
 
   async load(_, question, signal) {
-    const roots = 'kind == "otlp" and args.parent_span_id is null';
-    const { rows, skipped } = await query(this.id, {
-      ...question, query: question.query ? `(${question.query}) and ${roots}` : roots, order_by: "dur desc", limit: TRACES_SHOWN,
-      fields: ["ts", "dur", "name", "args.trace_id", "args.status", "ctx.service.name"],
-    }, signal);
+    const spans = 'kind == "otlp"';
+    const [first, rootless] = await Promise.all([
+      query(this.id, {
+        ...narrowed(question, `${spans} and args.parent_span_id is null`), order_by: "dur desc", limit: TRACES_SHOWN,
+        fields: ["ts", "dur", "name", "args.trace_id", "args.status", "ctx.service.name"],
+      }, signal),
+      // What a service sends alone has no first span: every trace was begun by another one.
+      query(this.id, {
+        ...narrowed(question, spans), group_by: "args.trace_id", order_by: "max:dur desc", limit: TRACES_LOOKED_AT,
+        aggregate: "count,count:args.parent_span_id,max:dur,min:ts,min:ctx.service.name,distinct:ctx.service.name",
+      }, signal).catch(error => error instanceof Refused ? { rows: [], refused: error.message } : Promise.reject(error)),
+    ]);
+    const rows = [...first.rows.map(rooted), ...rootless.rows.filter(isRootless).map(withoutRoot)]
+      .sort((one, other) => Number(other.took ?? 0) - Number(one.took ?? 0)).slice(0, TRACES_SHOWN);
+    const lacking = rows.filter(row => row.lacks).length;
     this.list.replaceChildren(rows.length ? table([
-      ["Trace", row => make("a", { class: "mono", href: placeOf(this.id, row["args.trace_id"]) }, row["args.trace_id"])],
-      ["Service", row => row["ctx.service.name"]], ["Name", row => row.name], ["Took", row => duration(row.dur), "n"],
-      ["Status", row => row["args.status"] === "error" ? make("span", { class: "bad" }, "error") : row["args.status"]],
+      ["Trace", row => make("a", { class: "mono", href: placeOf(this.id, row.trace) }, row.trace)],
+      ["Service", row => row.service], ["Name", row => row.lacks ? make("em", { class: "warn" }, row.lacks) : row.name],
+      ["Took", row => duration(row.took), "n"],
+      ["Status", row => row.status === "error" ? make("span", { class: "bad" }, "error") : row.status],
       ["Began (UTC)", row => time(row.ts, 1e3), "n"],
-    ], rows, "Traces") : empty("No span without a parent matches: this finds traces of OpenTelemetry spans."));
-    return { text: rows.length ? `the ${count(rows.length)} traces whose first span took longest` : "", skipped };
+    ], rows, "Traces") : empty("No span matches: this finds traces of OpenTelemetry spans."));
+    const said = [
+      lacking ? `the ${many(rows.length, "trace")} whose first or longest span took longest` : `the ${many(rows.length, "trace")} whose first span took longest`,
+      lacking ? `the first span of ${count(lacking)} is in another storage or does not match; of these, the longest span is meant` : null,
+      rootless.refused ? `traces without a first span were not looked for: ${rootless.refused}` : null,
+    ].filter(Boolean);
+    return { text: rows.length || rootless.refused ? said.join(" · ") : "", skipped: first.skipped };
   }
 }
+
+const narrowed = (question, condition) =>
+  ({ ...question, query: question.query ? `(${question.query}) and ${condition}` : condition });
+
+/** A trace by its first span. */
+const rooted = row => ({
+  trace: row["args.trace_id"], service: row["ctx.service.name"], name: row.name, took: row.dur, status: row["args.status"], ts: row.ts,
+});
+
+/** Whether every span of a group has a parent. */
+const isRootless = row => row["args.trace_id"] && Number(row.count) === Number(row["count:args.parent_span_id"]);
+
+/** A trace whose first span is not here. */
+const withoutRoot = row => ({
+  trace: row["args.trace_id"], took: row["max:dur"], ts: row["min:ts"], lacks: `${many(row.count, "span")} without a first one`,
+  service: Number(row["distinct:ctx.service.name"]) > 1 ? `${count(row["distinct:ctx.service.name"])} services` : row["min:ctx.service.name"],
+});

@@ -131,7 +131,7 @@ fn the_page_shows_what_the_server_says_and_nothing_else() {
     let [third, root, long] = values;
     let mut odd = String::new();
     for id in 0..names.len() * 4 {
-        let arguments = format!("\"third\":{third},\"root\":{root},\"long\":{long}");
+        let arguments = format!("\"third\":{third},\"root\":{root},\"long\":{long},\"a b\":7");
         odd += &event(
             id,
             &names[id % names.len()],
@@ -161,9 +161,15 @@ fn a_zoom_is_one_request() {
         large += &event(id, &name, id % 3, id as u64 * 100, "");
     }
     let large = storage_of(&server, folder.path(), "large", &large);
+    let run = event(0, "run", 9, 0, "");
+    let mut long = run.replace("\"dur\":5", "\"dur\":2000000");
+    for id in 1..20_000 {
+        long += &event(id, "step", 1, id as u64 * 100, "");
+    }
+    let long = storage_of(&server, folder.path(), "long", &long);
     drive(
         "zoom.mjs",
-        json!({ "server": server.url(), "storage": large, "events": events }),
+        json!({ "server": server.url(), "storage": large, "events": events, "long": long }),
     );
 }
 
@@ -225,6 +231,8 @@ fn the_page_works_with_a_token_a_share_and_a_proxy() {
     let operator = run(&[&create[..], &["operator"], &at].concat());
     let with_token = [&at[..], &["--token", &operator]].concat();
     let reader = run(&[&create[..], &["reader"], &with_token].concat());
+    let scope = ["reader", "--storage", &storage];
+    let scoped = run(&[&create[..], &scope, &with_token].concat());
     let share = ["storage", "share", "first", "--expires", "1h"];
     let share = run(&[&share[..], &with_token].concat());
 
@@ -237,7 +245,8 @@ fn the_page_works_with_a_token_a_share_and_a_proxy() {
         "callers.mjs",
         json!({
             "server": url, "storage": storage, "failed": failed, "file": file,
-            "operator": operator, "reader": reader, "share": share, "behindProxy": behind.url(),
+            "operator": operator, "reader": reader, "scoped": scoped, "share": share,
+            "behindProxy": behind.url(),
         }),
     );
 }

@@ -34,6 +34,7 @@ static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
         "docs.html" HTML;
         "page.css" CSS;
         "docs.css" CSS;
+        "address.js" SCRIPT;
         "agents.js" SCRIPT;
         "api.js" SCRIPT;
         "changes.js" SCRIPT;
@@ -50,6 +51,7 @@ static FILES: LazyLock<Vec<File>> = LazyLock::new(|| {
         "nodes.js" SCRIPT;
         "perfetto.js" SCRIPT;
         "pictures.js" SCRIPT;
+        "places.js" SCRIPT;
         "plots.js" SCRIPT;
         "query_box.js" SCRIPT;
         "recordings.js" SCRIPT;

@@ -36,6 +36,11 @@ const note = page => text(page, ".timeline ~ [role=status]");
   for (let at = 0; at < 20; at++) await page.mouse.move(box.x + 10 + at * 20, box.y + 40);
   assert.equal(await note(page), before);
   assert.equal(before.match(/lanes are drawn/g).length, 1);
+  const height = () => page.$eval(".timeline canvas ~ canvas", canvas => canvas.clientHeight);
+  const few = await height();
+  await press(page, "Show all 60 lanes");
+  await until(page, () => !document.body.textContent.includes("lanes are drawn"));
+  assert.ok(await height() > few);
 
   // By kind, slices have the colour of their kind.
   await press(page, "kind");
@@ -83,6 +88,43 @@ for (const [typed, expected] of [
   await page.close();
 }
 
+// Names that need backquotes get them, and what is computed of their fields is found.
+{
+  const page = await open(place(odd));
+  await counted(page);
+  for (const [before, after] of [["args.a", "`args.a b`"], ["`args.a", "`args.a b`"]]) {
+    await page.$eval(".query input", node => { node.value = ""; });
+    await page.type(".query input", before);
+    await page.waitForSelector(".complete:not([hidden]) li");
+    await page.keyboard.press("Tab");
+    assert.equal(await page.$eval(".query input", node => node.value), after);
+  }
+  await page.type(".query input", " == 7");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Enter");
+  await until(page, () => document.querySelector(".rows-note").textContent.startsWith("612 events"));
+  const choose = (label, value) => page.$eval(`[aria-label="${label}"]`, (node, value) => {
+    node.value = value;
+    node.dispatchEvent(new Event("change"));
+  }, value);
+  for (const field of ["`args.a b`", "args.a b"]) {
+    await press(page, "Distribution");
+    await choose("Numbers of field", field);
+    await shows(page, "612 events have args.a b");
+    await until(page, () => document.querySelector(".facts + .scroll, section dl.facts")?.textContent.includes("Least7"));
+    await press(page, "Group by");
+    await choose("Group by field", field);
+    await choose("Bars show", "sum");
+    await until(page, sum => document.querySelector(".bars tbody tr")?.textContent.startsWith(`7612${sum}`), "4,284");
+    await choose("Bars show", "count");
+  }
+  // Times are dates.
+  await press(page, "Distribution");
+  await choose("Numbers of field", "ts");
+  await shows(page, "Least2023-11-14 22:13:20.000000");
+  await page.close();
+}
+
 // A refused count says so; a busy server is asked again.
 {
   const page = await open("#/");
@@ -119,6 +161,21 @@ for (const [failed, words, isTimeLineDrawn] of [
   assert.equal(await counted(page), names.length * 4);
   await shows(page, "612 events in intervals");
   assert.equal(await text(page, ".caret"), "");
+  await page.close();
+}
+
+// Where nearly all events are is a click away.
+{
+  const page = await open("#/");
+  let answers = 0;
+  const apart = drawn.replace(/"rows":\[.*?\]/, '"rows":[{"ts":1700000000000000000,"name":"n","count":17},{"ts":1700000000003000000,"name":"n","count":595}]');
+  await intercept(page, "/queries", () => answers++ === 0
+    ? { status: 200, contentType: "application/x-ndjson", body: apart + slices + number + slices } : null);
+  await page.evaluate(place => { location.hash = place; }, place(odd));
+  await press(page, "Show where 97 % of the events are");
+  await until(page, () => document.querySelector("p.mono").textContent.startsWith("2023-11-14 22:13:20.003000000 to"));
+  assert.ok(await counted(page) < 10);
+  await until(page, () => ![...document.querySelectorAll("button")].some(each => each.textContent.startsWith("Show where")));
   await page.close();
 }
 

@@ -5,11 +5,12 @@ import { pathToFileURL } from "node:url";
 
 const load = name => import(pathToFileURL(`${process.env.PAGE_FOLDER}/${name}.js`));
 const { parse, write } = await load("json");
-const { bytes, count, duration, step, time } = await load("units");
-const { lanesOf, stack } = await load("intervals");
-const { spelled, typedIn } = await load("completion");
+const { bytes, count, duration, many, step, time } = await load("units");
+const { densest, lanesOf, runningAt, stack, sumsOf } = await load("intervals");
+const { labelOf, listed, named, spelled, typedIn } = await load("completion");
 const { fieldsOf, powersOf } = await load("statistics");
 const { SPANS_MAX, linesOf, traceIdOf } = await load("spans");
+const { NEAR, Places } = await load("places");
 const { gridOf, missesOf, seriesOf } = await load("grid");
 const { path } = await load("api");
 const { Messages } = await load("changes");
@@ -73,6 +74,48 @@ check(count, [[1234567, "1,234,567"], [12345678901234567890n, "12,345,678,901,23
   assert.equal(shift, 3);
 }
 
+// A row is looked for from a time near it, and the number of rows before that time is exact, whatever the guess.
+{
+  const total = 4_000_000;
+  // Nine of ten events are in a thousandth of the time.
+  const timeOf = row => row < 0.9 * total ? row / 0.9 / 1000 : total / 1000 + (row - 0.9 * total) * 9.99;
+  const times = Array.from({ length: total }, (_, row) => Math.floor(timeOf(row)));
+  const end = BigInt(times.at(-1)) + 1n;
+  const before = time => {
+    let [low, high] = [0, total];
+    while (low < high) {
+      const half = (low + high) >> 1;
+      if (times[half] < time) low = half + 1;
+      else high = half;
+    }
+    return low;
+  };
+  const every = 1000;
+  const { buckets } = stack(Array.from({ length: Number(end) / every + 1 }, (_, at) =>
+    ({ ts: at * every, name: "n", count: before((at + 1) * every) - before(at * every) })), "name", 0n, every);
+  const sums = sumsOf({ buckets, shift: 0 }, { begin: 0n, every });
+  assert.deepEqual(sums.at(-1)[1], total);
+  for (const guess of [sums, null, [[0n, 0], [end, 5]]]) {
+    let counts = 0;
+    const countOf = async (from, to) => {
+      assert.ok(from < to, `${from} ${to}`);
+      counts++;
+      return before(Number(to)) - before(Number(from));
+    };
+    const places = new Places({ from: 0n, to: end }, total, () => guess);
+    for (const row of [0, 40_000, 3_999_800, 2_000_000, 2_000_200, 3_500_000]) {
+      const { time, rows } = await places.before(row, countOf);
+      assert.equal(rows, before(Number(time)), `${row}`);
+      assert.ok(rows <= row, `${row}`);
+      if (guess === sums) assert.ok(row - rows <= NEAR, `${row} ${rows}`);
+    }
+    assert.ok(counts <= (guess === sums ? 5 : 12), `${counts}`);
+  }
+  // All events may have one time.
+  const one = new Places({ from: 7n, to: 8n }, total, () => null);
+  assert.deepEqual(await one.before(3_000_000, assert.fail), { time: 7n, rows: 0 });
+}
+
 // Slices that overlap are below each other, others are in one row.
 {
   const event = (ts, dur, tid) => ({ ts, dur, pid: 1, tid });
@@ -80,6 +123,25 @@ check(count, [[1234567, "1,234,567"], [12345678901234567890n, "12,345,678,901,23
   assert.deepEqual(lanes.map(lane => [lane.title, lane.slices.map(slice => slice.depth)]), [["1 / 2", [0, 1, 1, 0]], ["1 / 10", [0]]]);
   assert.equal(rows, 3);
 }
+
+// A time line with nearly nothing but one bar says where that is.
+{
+  const at = (place, number) => ({ ts: 1000 + place * 10, name: "n", count: number });
+  const found = rows => densest(stack(rows, "name", 1003n, 10), { begin: 1003n, span: 4000, every: 10 });
+  assert.deepEqual(found([at(0, 4), at(396, 60), at(398, 40)]), { from: 4960n, to: 4990n, share: 100 / 104 });
+  assert.deepEqual(found([at(0, 40), at(398, 60)]), { from: 4980n, to: 4990n, share: 0.6 });
+  assert.equal(found([at(0, 50), at(398, 50)]), null);
+  assert.equal(found([at(398, 99)]), null);
+  assert.equal(found(Array.from({ length: 400 }, (_, place) => at(place, 1))), null);
+  assert.equal(found([...Array.from({ length: 400 }, (_, place) => at(place, 1)), at(7, 600)]), null);
+  assert.equal(found([]), null);
+}
+
+// What has not ended is long, or began not long before.
+assert.equal(runningAt(1_000_000_000n, 100n, 999_998_000n),
+  "ts + dur > 1970-01-01T00:00:01.000000000Z and (dur > 100ns or ts >= 1970-01-01T00:00:00.999999900Z)"
+  + " and (dur > 400ns or ts >= 1970-01-01T00:00:00.999999600Z) and (dur > 1600ns or ts >= 1970-01-01T00:00:00.999998400Z)");
+check(number => many(number, "event"), [[0, "0 events"], [1, "1 event"], [1n, "1 event"], [1234, "1,234 events"], [null, "– events"]]);
 
 check(typedIn, [
   ["na", { field: null, text: "na", replaces: 2 }],
@@ -91,7 +153,19 @@ check(typedIn, [
   ["pid == 5 and na", { field: null, text: "na", replaces: 2 }],
   ['name == "a" and cat != "P', { field: "cat", operator: "!=", text: "P", replaces: 2 }],
   ["dur > ", null],
+  ["dur > 5 and `args.a", { field: null, text: "args.a", replaces: 7 }],
+  ["`", { field: null, text: "", replaces: 1 }],
+  ["`args.a b` == 4", { field: "args.a b", operator: "==", text: "4", replaces: 1 }],
+  ["`args.a b` == `na", { field: null, text: "na", replaces: 3 }],
+  [`name == "\`" and \`x`, { field: null, text: "x", replaces: 2 }],
+  ['name in ["a', null],
 ]);
+check(named, [
+  ["args.a", "args.a"], ["args.a b", "`args.a b`"], ["args.x-y", "`args.x-y`"], ['args.q"', '`args.q"`'], ["9", "`9`"], ["In", "`In`"],
+  ["é", "`é`"], ["a`b", null], ["", null],
+]);
+check(listed, [["dur", "dur"], ["args.a b", "`args.a b`"], ["`args.a b`", "`args.a b`"], ["(ret * 2)", "(ret * 2)"]]);
+check(labelOf, [["dur", "dur"], ["`args.a b`", "args.a b"], ["(dur + `args.a b`)", "(dur + `args.a b`)"]]);
 check(([value, operator]) => spelled(value, operator), [
   [["read", "=="], '"read"'], [["C:\\x", "=="], '"C:\\x"'], [['say "hi"', "=="], `'say "hi"'`], [["it's", "=="], `"it's"`],
   [[`"it's"`, "=="], null], [["ends\\", "=="], null], [["two\nlines", "=="], null], [[5, "=="], "5"], [[7n, "!="], "7"],

@@ -81,7 +81,7 @@ export async function fill(page, label, value) {
 
 /** The number of events that the table says, once it says one. */
 export async function counted(page) {
-  await until(page, () => /^[\d,]+ events/.test(document.querySelector(".rows-note")?.textContent));
+  await until(page, () => /^[\d,]+ events?/.test(document.querySelector(".rows-note")?.textContent));
   return Number((await text(page, ".rows-note")).match(/^[\d,]+/)[0].replaceAll(",", ""));
 }
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import http from "node:http";
 import { counted, end, fill, given, open, press, seconds, shows, stranger, text, until } from "./browser.mjs";
 
-const { storage, failed, file, operator, reader, share, behindProxy } = given;
+const { storage, failed, file, operator, reader, scoped, share, behindProxy } = given;
 
 async function enter(page, token) {
   await page.waitForSelector("dialog");
@@ -54,6 +54,15 @@ for (const [token, isOperator] of [[operator, true], [reader, false]]) {
   const changing = ["Copy …", "Rename …", "Delete …", "Create …", "Import …", "Start …", "Trace I/O …"];
   assert.deepEqual(changing.filter(each => offered.has(each)), isOperator ? changing : []);
   assert.ok(offered.has("Verify"));
+  await context.close();
+}
+
+// Who sees only a part is not told that there is nothing else.
+{
+  const context = await stranger();
+  const page = await open("#/agents", { context });
+  await enter(page, scoped);
+  await shows(page, "This token sees no agent");
   await context.close();
 }
 

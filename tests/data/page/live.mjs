@@ -1,7 +1,7 @@
 // What is live: views follow what changes as the server says it, and ask where it cannot.
 
 import assert from "node:assert/strict";
-import { end, given, intercept, open, pictures, seconds, server, shows, text, until } from "./browser.mjs";
+import { end, given, intercept, open, pictures, press, seconds, server, shows, text, until } from "./browser.mjs";
 
 const { storage, push } = given;
 const api = async (method, path, body) => {
@@ -52,19 +52,35 @@ function requests(page) {
   await api("DELETE", `/storages/${other.id}`);
   await seconds(2);
   assert.deepEqual(asked, []);
+  const unfold = title => page.evaluate(title => {
+    [...document.querySelectorAll("summary")].find(each => each.textContent === title).click();
+  }, title);
+  const isSeen = title => page.evaluate(title => {
+    const found = [...document.querySelectorAll("summary")].find(each => each.textContent === title);
+    return found.checkVisibility();
+  }, title);
+  await unfold("Streams");
+  await until(page, () => document.querySelectorAll('[aria-label="Streams"] tbody tr').length === 1);
+  assert.equal(await isSeen("Files"), false);
   const response = await fetch(`${server}${push.path}`, { method: "POST", body: push.bodies[0], headers: { "content-type": "application/octet-stream", "tracehold-epoch": "1", "tracehold-sequence": "0" } });
   assert.ok(response.ok, await response.text());
-  await shows(page, "1 packets came since the events were drawn");
+  await shows(page, "1 packet came since the events were drawn");
   await api("PATCH", `/storages/${storage}`, { name: "renamed elsewhere" });
   await until(page, () => document.title.startsWith("renamed elsewhere"));
   await api("POST", `/storages/${storage}/finalize`);
   await until(page, () => document.querySelector("h1 .badge").textContent === "finalized");
+  // So do its streams and files.
+  await until(page, () => document.querySelectorAll('[aria-label="Streams"] tbody tr').length === 2);
+  assert.equal(await isSeen("Files"), true);
+  await unfold("Files");
+  await until(page, () => document.querySelector('[aria-label="Files"] tbody tr'));
   const copy = await api("POST", `/storages/${storage}/copy`, { name: "short-lived" });
   await page.evaluate(id => { location.hash = `#/storage/${id}`; }, copy.storage);
   await until(page, () => document.querySelector("h1")?.textContent.startsWith("short-lived"));
   await isLive(page);
   await api("DELETE", `/storages/${copy.storage}`);
   await shows(page, "Not up to date");
+  await until(page, () => [...document.querySelectorAll("main button")].every(each => each.disabled));
   await page.close();
 }
 
@@ -138,6 +154,29 @@ function requests(page) {
   await api("PATCH", `/storages/${storage}`, { name: "followed again" });
   await shows(page, "followed again");
   assert.match(await text(page, "tbody"), /followed again/);
+  await page.close();
+}
+
+// That the server does not answer is said once, with what was wanted, until it answers again.
+{
+  const page = await open(`#/storage/${storage}`);
+  await shows(page, "events in intervals of");
+  await page.setOfflineMode(true);
+  for (let times = 0; times < 2; times++) {
+    await press(page, "Verify");
+    await shows(page, `Verify: The server at ${new URL(server).host} does not answer.`);
+    await until(page, () => [...document.querySelectorAll("button")].every(each => !each.disabled));
+  }
+  assert.equal((await page.$$(".message")).length, 1);
+  await page.setOfflineMode(false);
+  await until(page, () => !document.querySelector(".message"));
+
+  // What could not be shown is shown then.
+  await page.setOfflineMode(true);
+  await page.evaluate(() => { location.hash = "#/server"; });
+  await until(page, () => document.querySelector("main .bad")?.textContent.endsWith("does not answer."));
+  await page.setOfflineMode(false);
+  await shows(page, "Retention");
   await page.close();
 }
 

@@ -108,4 +108,17 @@ assert.equal(await narrow.$eval(".empty code", node => node.textContent), `trace
 assert.ok(await narrow.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
 await narrow.close();
 
+// Nor does it push the other columns of a table away: it is cut, and whole in the title.
+for (const place of ["#/", "#/agents"]) {
+  const wide = await open(place);
+  await until(wide, id => document.querySelector(`a[href="#/storage/${id}"]`), id);
+  const [isSeen, title] = await wide.$eval(`a[href="#/storage/${id}"]`, link => {
+    const scroll = link.closest(".scroll");
+    return [scroll.scrollWidth <= scroll.clientWidth, link.closest("td").title];
+  });
+  assert.ok(isSeen, `${place} has a table that is too wide`);
+  assert.equal(title, `a b $(touch x) ${"x".repeat(180)}`);
+  await wide.close();
+}
+
 await end();

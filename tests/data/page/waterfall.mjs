@@ -70,12 +70,33 @@ const [view] = requests.filter(each => each.includes("/view/"));
 assert.match(decodeURIComponent(view), new RegExp(`/view/\\d+-\\d+\\.pftrace\\?where=kind == "otlp" and args.trace_id == "${trace}"$`));
 await page.close();
 
+// What no event matches is not handed over.
+{
+  const page = await open(`#/storage/${storage}?query=${encodeURIComponent('name == "nothing"')}`);
+  assert.equal(await counted(page), 0);
+  await page.evaluate(() => { globalThis.open = () => ({ closed: false, close() { globalThis.isClosed = true; }, postMessage() {} }); });
+  await press(page, "Open in Perfetto");
+  await shows(page, "No event matches: there is nothing to open in Perfetto.");
+  assert.equal(await page.evaluate(() => globalThis.isClosed), true);
+  await page.close();
+}
+
+// A trace whose first span is in another storage, or does not match, is found by its longest one.
+{
+  const page = await open(`#/storage/${storage}?query=${encodeURIComponent('name == "pay" or name == "load cart"')}`);
+  await counted(page);
+  await page.$eval('[data-tab="traces"]', node => node.click());
+  await shows(page, "the first span of 1 is in another storage or does not match");
+  assert.match(await text(page, "main"), new RegExp(`${trace}2 services2 spans without a first one43 ms`));
+  await page.close();
+}
+
 // Traces are found by how long they took, or by a typed id.
 {
   const page = await open(`#/storage/${storage}`);
   await counted(page);
   await page.$eval('[data-tab="traces"]', node => node.click());
-  await shows(page, "whose first span took longest");
+  await shows(page, "the 2 traces whose first span took longest");
   await page.type('[aria-label="Trace id"]', "no id");
   await page.keyboard.press("Enter");
   await shows(page, "A trace id has 32 hexadecimal digits");
