@@ -174,6 +174,14 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
              folder is pushed again with metadata that can be parsed",
             path.display()
         )),
+        PushEvent::NewVersion(source) => note(format!(
+            "note: {}: stream {} of agent {} has packets of an earlier version of this file, or of \
+             another with its name; all of this one is pushed, and queries read both. Push into \
+             another storage, or with --stream, to keep them apart",
+            source.path.display(),
+            source.stream,
+            source.agent
+        )),
         PushEvent::Begun { source, sequence } => {
             if let Some(bar) = progress.bar() {
                 bar.set_message(source.stream.to_string());

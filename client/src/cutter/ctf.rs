@@ -69,6 +69,72 @@ impl CtfCutter {
         })
     }
 
+    /// Opens a data stream file, to cut what follows its first `offset` bytes, which were cut
+    /// before, perhaps with other metadata or another index.
+    ///
+    /// # Errors
+    /// If no packet begins there: to send the packet around it would send its beginning twice.
+    pub fn resume(path: &Path, offset: u64) -> Result<Self, ClientError> {
+        let mut cutter = Self::open(path)?;
+        if cutter.pass(offset)? {
+            return Ok(cutter);
+        }
+        // The rest may consist of packets all the same.
+        let failed = |error| ClientError::file(path, error);
+        let (packets, _) = procedure(path.parent().unwrap_or(Path::new("")))?;
+        let mut end = offset;
+        while let Packets::SelfDescribed(procedure) = &packets
+            && end < cutter.length
+        {
+            let rest = cutter.length - end;
+            match declared_length(procedure, &cutter.file, end, rest).map_err(failed)? {
+                Ok(Some(length)) => end += length,
+                Ok(None) | Err(_) => break,
+            }
+        }
+        if end < cutter.length || cutter.length < offset {
+            let what = format!(
+                "the server has its first {offset} bytes in packets that were cut with other \
+                 metadata, and no packet ends there by the metadata of today; push the folder \
+                 under another name with --agent, or into another storage"
+            );
+            return Err(ClientError::damaged(path.display().to_string(), what));
+        }
+        let (position, remark) = (offset, None);
+        Ok(Self {
+            packets,
+            position,
+            remark,
+            ..cutter
+        })
+    }
+
+    /// Passes the packets before `offset`; whether one ends there.
+    fn pass(&mut self, offset: u64) -> Result<bool, ClientError> {
+        if matches!(self.packets, Packets::Unknown) {
+            // The rest is one packet, wherever it begins.
+            self.position = offset.min(self.length);
+        }
+        while self.position < offset {
+            match self.next_length()? {
+                Some(length) => self.position += length,
+                None => break,
+            }
+        }
+        Ok(self.position == offset)
+    }
+
+    /// The lengths of the packets of a data stream file.
+    pub fn lengths(path: &Path) -> Result<Vec<u64>, ClientError> {
+        let mut cutter = Self::open(path)?;
+        let mut lengths = Vec::new();
+        while let Some(length) = cutter.next_length()? {
+            cutter.position += length;
+            lengths.push(length);
+        }
+        Ok(lengths)
+    }
+
     /// Opens a data stream file that grows, to cut it from `offset`, which must be the end of a
     /// packet. The packets themselves give their lengths: an index is written later than they are.
     pub fn follow(path: &Path, offset: u64) -> Result<Self, ClientError> {

@@ -11,8 +11,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::journal::CutPoint;
 use super::options::Follow;
-use super::plan::SourceFile;
+use super::plan::{CutMethod, SourceFile};
 use super::provenance::ProvenanceReporter;
+use super::stored::StoredPart;
 use crate::ClientError;
 use crate::cutter::{Cut, End};
 use crate::http::PacketProvenance;
@@ -59,6 +60,8 @@ pub(super) struct Feed {
     pub(super) packet_bytes: usize,
     /// First packet to send.
     pub(super) next: u64,
+    /// The packets before it, if their lengths do not follow from the bytes of the file alone.
+    pub(super) stored: Option<StoredPart>,
     pub(super) queue: Sender<QueuedPacket>,
     pub(super) budget: Arc<Semaphore>,
     pub(super) budget_bytes: u32,
@@ -69,8 +72,15 @@ impl Feed {
     /// Cuts a complete file.
     pub(super) fn run(self) -> Result<FeedEnd, ClientError> {
         let path = &self.source.path;
-        let mut cutter = self.source.cutter(0, self.packet_bytes)?;
-        let (mut packets, mut position, mut receiver_gone) = (Vec::new(), 0, false);
+        let (mut cutter, mut packets) = match &self.stored {
+            None => (self.source.cutter(0, self.packet_bytes)?, Vec::new()),
+            Some(stored) => (
+                self.source.resuming_cutter(stored.bytes())?,
+                stored.packets(),
+            ),
+        };
+        let mut position = self.stored.as_ref().map_or(0, StoredPart::bytes);
+        let mut receiver_gone = false;
         while let Some(cut) = cutter.next(End::Final)? {
             packets.push(PacketProvenance::following(packets.last(), position, &cut));
             if packets.len() as u64 <= self.next {
@@ -113,8 +123,18 @@ impl Feed {
             reporter: Box::new(reporter),
             is_replaced,
         };
-        let mut cutter = cutter_at(point.offset)?;
         let (mut sequence, mut position) = (point.sequence, point.offset);
+        if let Some(stored) = &self.stored {
+            for packet in stored
+                .packets()
+                .into_iter()
+                .skip_while(|it| it.sequence < sequence)
+            {
+                reporter.add(packet);
+            }
+            (sequence, position) = (self.next, stored.bytes());
+        }
+        let mut cutter = cutter_at(position)?;
         // The server already has these packets, which were full when they were sent.
         while sequence < self.next {
             let Some(cut) = cutter.next(End::Growing)? else {
@@ -136,6 +156,11 @@ impl Feed {
                 reporter.cut(sequence, position, &cut);
                 sequence += 1;
                 last_cut = Instant::now();
+                if self.source.method == CutMethod::Ctf {
+                    // Other metadata may cut these packets elsewhere when following resumes.
+                    let offset = cut.position;
+                    reporter.note_soon(CutPoint { sequence, offset })?;
+                }
                 if !self.enqueue(cut, &mut position) {
                     return Ok(ended(reporter, false));
                 }

@@ -7,6 +7,7 @@
 mod derived;
 mod epoch;
 mod feed;
+mod finalized;
 mod journal;
 mod metadata;
 mod naming;
@@ -14,6 +15,7 @@ mod options;
 mod plan;
 mod provenance;
 mod report;
+mod stored;
 mod stream;
 
 use std::path::Path;
@@ -49,6 +51,7 @@ pub async fn push(
             follow.poll_every,
         ))
     });
+    let agents = plan.agents;
     let budget = Arc::new(Semaphore::new(options.in_flight_bytes_max as usize));
     let mut waiting = plan.sources.into_iter().map(Arc::new);
     let mut running = JoinSet::new();
@@ -79,10 +82,13 @@ pub async fn push(
     if let Some(renewing) = renewing {
         renewing.abort();
     }
-    match failure {
-        Some(error) => Err(error),
-        None => Ok(reports),
+    if let Some(error) = failure {
+        return Err(error);
     }
+    if let Some(storage) = options.storage {
+        finalized::check_metadata(client, storage, &agents).await?;
+    }
+    Ok(reports)
 }
 
 async fn announce(client: &Client, plan: &Plan, watch: &Watch) -> Result<(), ClientError> {

@@ -123,6 +123,12 @@ impl SourceFile {
         }
     }
 
+    /// A cutter of a data stream file of a CTF trace, of which the server has the first `offset`
+    /// bytes.
+    pub(super) fn resuming_cutter(&self, offset: u64) -> Result<Box<dyn Cutter>, ClientError> {
+        Ok(Box::new(CtfCutter::resume(&self.path, offset)?))
+    }
+
     /// A cutter of the file, starting at `offset` if the method [can
     /// follow](CutMethod::can_follow) and is not of a CTF trace.
     pub fn cutter(&self, offset: u64, packet_bytes: usize) -> Result<Box<dyn Cutter>, ClientError> {

@@ -15,6 +15,8 @@ pub enum PushEvent {
         /// The reason.
         what: String,
     },
+    /// The server has an earlier version of this file, which stays beside the new one.
+    NewVersion(Arc<SourceFile>),
     /// A stream starts at this packet; an earlier push sent those before it.
     Begun {
         /// The file.
