@@ -8,6 +8,7 @@ mod derived;
 mod epoch;
 mod feed;
 mod finalized;
+mod found;
 mod journal;
 mod metadata;
 mod naming;
