@@ -70,6 +70,7 @@ impl Push {
                 agent: self.agent,
                 stream: self.stream,
                 kind: self.kind,
+                follow: self.follow,
             },
         )?;
         let skipped = plan.indexes_skipped;
@@ -86,15 +87,10 @@ impl Push {
         } else {
             None
         };
-        // A followed file never ends, so all of them are pushed at the same time.
-        let streams_max = if self.follow {
-            plan.sources.len()
-        } else {
-            self.parallel
-        };
         let total = plan.sources.iter().map(|source| source.length).sum();
         let progress = Progress::new(context, total);
-        let watch = watch(context, &progress);
+        let left_out = Arc::new(AtomicBool::new(false));
+        let watch = watch(context, &progress, &left_out);
         let reports = context.block_on(async {
             let storage = match &self.storage {
                 Some(text) => Some(client.find_storage_to_fill(text).await?),
@@ -108,7 +104,7 @@ impl Push {
             let options = PushOptions {
                 storage,
                 packet_bytes: self.packet_bytes,
-                streams_max,
+                streams_max: self.parallel,
                 in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
                 follow,
             };
@@ -126,7 +122,13 @@ impl Push {
         });
         progress.clear();
         let (storage, reports) = reports?;
-        print(context, storage, &reports, skipped)
+        let exit = print(context, storage, &reports, skipped)?;
+        let is_complete = !left_out.load(Ordering::Relaxed);
+        Ok(if is_complete {
+            exit
+        } else {
+            Exit::of_integrity(false)
+        })
     }
 }
 
@@ -156,7 +158,8 @@ fn state_folder() -> Result<PathBuf, CommandError> {
 }
 
 /// Reports progress: a bar on a terminal, lines elsewhere, nothing with `--json`.
-fn watch(context: &Context, progress: &Progress) -> Watch {
+fn watch(context: &Context, progress: &Progress, left_out: &Arc<AtomicBool>) -> Watch {
+    let left_out = Arc::clone(left_out);
     let (shown, is_json) = (progress.clone(), context.json());
     let note = move |text: String| match shown.bar() {
         Some(bar) => bar.println(text),
@@ -214,6 +217,13 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
             if let Some(remark) = report.remark {
                 note(format!("note: {remark}"));
             }
+        }
+        PushEvent::LeftOut { path, what } => {
+            left_out.store(true, Ordering::Relaxed);
+            note(format!(
+                "warning: {} appeared in a followed folder and is not followed: {what}",
+                path.display()
+            ));
         }
         PushEvent::Failed { source, what } => {
             // The complete reason of the first failure is printed at the end.

@@ -2,6 +2,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use ctf::{Leniency, Procedure, parse_metadata_with};
@@ -24,6 +25,8 @@ pub struct CtfCutter {
     packets: Packets,
     position: u64,
     remark: Option<String>,
+    /// Length and time of the last change of the metadata, if the file is followed.
+    described: Option<(u64, SystemTime)>,
 }
 
 /// How the lengths of the packets are determined.
@@ -66,6 +69,7 @@ impl CtfCutter {
             length,
             packets,
             position: 0,
+            described: None,
         })
     }
 
@@ -153,7 +157,28 @@ impl CtfCutter {
             packets,
             position: offset,
             remark: None,
+            described: described(path),
         })
+    }
+
+    /// Whether a folder has metadata with which packets can be read.
+    pub fn has_metadata(folder: &Path) -> bool {
+        matches!(procedure(folder), Ok((Packets::SelfDescribed(_), _)))
+    }
+
+    /// Reads the metadata again if it has changed; whether it has. A packet of another stream may
+    /// be written before the metadata that describes it.
+    fn read_metadata_again(&mut self) -> Result<bool, ClientError> {
+        let now = described(&self.path);
+        if now.is_none() || now == self.described {
+            return Ok(false);
+        }
+        let (packets, _) = procedure(self.path.parent().unwrap_or(Path::new("")))?;
+        let is_readable = matches!(packets, Packets::SelfDescribed(_));
+        if is_readable {
+            (self.packets, self.described) = (packets, now);
+        }
+        Ok(is_readable)
     }
 
     /// The length of the packet at the position of a growing file, if all of it was written.
@@ -174,7 +199,8 @@ impl CtfCutter {
                 self.path.display()
             ))),
             // It is being written. What is damaged is sent when the file is replaced.
-            Err(_) => Ok(None),
+            Err(_) if !self.read_metadata_again()? => Ok(None),
+            Err(_) => self.next_written(),
         }
     }
 
@@ -204,6 +230,12 @@ impl CtfCutter {
         };
         Ok(Some(declared.unwrap_or(rest)))
     }
+}
+
+/// Length and time of the last change of the metadata beside a stream file.
+fn described(path: &Path) -> Option<(u64, SystemTime)> {
+    let metadata = std::fs::metadata(path.with_file_name("metadata")).ok()?;
+    Some((metadata.len(), metadata.modified().ok()?))
 }
 
 /// How to read packets with the metadata in a folder, or a note about why that is impossible.

@@ -48,6 +48,8 @@ pub(super) enum FeedEnd {
         reporter: Box<ProvenanceReporter>,
         /// Whether another file replaced it, as in log rotation.
         is_replaced: bool,
+        /// A note about the file for the user.
+        remark: Option<String>,
     },
 }
 
@@ -122,6 +124,7 @@ impl Feed {
         let ended = |reporter, is_replaced| FeedEnd::Followed {
             reporter: Box::new(reporter),
             is_replaced,
+            remark: None,
         };
         let (mut sequence, mut position) = (point.sequence, point.offset);
         if let Some(stored) = &self.stored {
@@ -185,11 +188,28 @@ impl Feed {
                 }
             }
             match (stopped, replaced) {
-                (true, _) => return Ok(ended(reporter, false)),
+                (true, _) => {
+                    return Ok(FeedEnd::Followed {
+                        reporter: Box::new(reporter),
+                        is_replaced: false,
+                        remark: self.rest(position),
+                    });
+                }
                 (false, true) => return Ok(ended(reporter, true)),
                 (false, false) => std::thread::sleep(follow.poll_every),
             }
         }
+    }
+
+    /// Says what of the file is not sent when following stops.
+    fn rest(&self, position: u64) -> Option<String> {
+        let length = fs::metadata(&self.source.path).ok()?.len();
+        let rest = length.checked_sub(position).filter(|rest| *rest > 0)?;
+        let path = self.source.path.display();
+        Some(format!(
+            "{path}: the last {rest} bytes are not sent, because nothing complete is there from \
+             offset {position} on"
+        ))
     }
 
     /// Whether another file now has the path. A file that shrank is an error: the bytes that were

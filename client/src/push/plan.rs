@@ -70,8 +70,17 @@ pub struct Plan {
     pub agents: Vec<PlannedAgent>,
     /// The files, sorted by name.
     pub sources: Vec<SourceFile>,
+    /// Where they were found.
+    pub folders: Folders,
     /// Number of indexes in folders that are not pushed, because the server makes its own.
     pub indexes_skipped: u64,
+}
+
+/// The paths of a plan, and its options.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Folders {
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) options: PlanOptions,
 }
 
 /// Overrides of what is derived from the files.
@@ -83,6 +92,16 @@ pub struct PlanOptions {
     pub stream: Option<String>,
     /// Kind of all files.
     pub kind: Option<Kind>,
+    /// The files grow: a trace may have no stream yet.
+    pub follow: bool,
+}
+
+impl Folders {
+    /// The agent of a trace that is not the only one.
+    pub(super) fn agent_beside_others(&self, word: &str) -> Result<AgentId, ClientError> {
+        let agent = self.options.agent.clone().unwrap_or_else(host_name);
+        agent_id(&id_text(&format!("{agent}-{word}")), &self.options)
+    }
 }
 
 impl CutMethod {
@@ -162,6 +181,10 @@ impl Found {
     fn into_plan(self, paths: &[PathBuf], options: &PlanOptions) -> Result<Plan, ClientError> {
         let agent_text = options.agent.clone().unwrap_or_else(host_name);
         let mut plan = Plan {
+            folders: Folders {
+                paths: paths.to_vec(),
+                options: options.clone(),
+            },
             indexes_skipped: self.indexes_skipped,
             ..Plan::default()
         };
@@ -188,7 +211,7 @@ impl Found {
             let agent = if alone && options.agent.is_some() {
                 agent_id(&agent_text, options)?
             } else {
-                agent_id(&id_text(&format!("{agent_text}-{}", trace.word)), options)?
+                plan.folders.agent_beside_others(&trace.word)?
             };
             plan.agents.push(PlannedAgent {
                 id: agent.clone(),
@@ -204,7 +227,8 @@ impl Found {
 }
 
 impl Plan {
-    fn add(
+    /// Adds a file.
+    pub(super) fn add(
         &mut self,
         agent: &AgentId,
         path: PathBuf,
@@ -237,7 +261,8 @@ impl Plan {
             };
             source.stream = stream.parse().map_err(|error| id_error(&error))?;
         }
-        if self.sources.is_empty() {
+        let has_trace = self.agents.iter().any(|agent| agent.metadata.is_some());
+        if self.sources.is_empty() && !(options.follow && has_trace) {
             let paths: Vec<_> = paths
                 .iter()
                 .map(|path| path.display().to_string())

@@ -31,6 +31,13 @@ pub enum PushEvent {
     },
     /// A stream is complete.
     Ended(StreamReport),
+    /// What appeared in a followed folder, and is not followed.
+    LeftOut {
+        /// The file or the folder.
+        path: PathBuf,
+        /// Why, and what to do about it.
+        what: &'static str,
+    },
     /// A stream failed.
     Failed {
         /// The file.

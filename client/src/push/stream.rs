@@ -222,7 +222,10 @@ impl StreamPush {
                     self.report_provenance(target, storages, report.epoch, &whole.packets);
                 reported.await.map_err(|error| error.to_string())
             }
-            FeedEnd::Followed { reporter, .. } => {
+            FeedEnd::Followed {
+                reporter, remark, ..
+            } => {
+                report.remark = remark;
                 let runtime = Handle::current();
                 match spawn_blocking(move || reporter.finish(&runtime)).await {
                     Ok(failure) => failure.map_or(Ok(()), Err),
@@ -385,6 +388,13 @@ fn locked(acknowledged: &Mutex<Acknowledged>) -> MutexGuard<'_, Acknowledged> {
 }
 
 fn cut_differently(source: &SourceFile) -> ClientError {
+    if source.method == CutMethod::Ctf {
+        return ClientError::input(format!(
+            "{} was already pushed with other metadata, by which its packets end elsewhere, or by \
+            another version of this program; push the folder under another name with --agent",
+            source.path.display()
+        ));
+    }
     ClientError::input(format!(
         "{} was already pushed with another packet size or another version of this program; \
         use the same --packet-bytes, or push it as another stream with --stream",
