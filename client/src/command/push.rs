@@ -214,6 +214,12 @@ fn watch(context: &Context, progress: &Progress, left_out: &Arc<AtomicBool>) -> 
                     report.path.display()
                 ));
             }
+            if let Some(damage) = report.damage {
+                note(format!(
+                    "warning: {damage}; queries will say that their results lack them, and an \
+                     export has them"
+                ));
+            }
             if let Some(remark) = report.remark {
                 note(format!("note: {remark}"));
             }
@@ -288,7 +294,8 @@ fn print(
             counted(not_recorded, "packet")
         ));
     }
-    Ok(Exit::of_integrity(not_recorded == 0))
+    let is_intact = reports.iter().all(|report| report.damage.is_none());
+    Ok(Exit::of_integrity(not_recorded == 0 && is_intact))
 }
 
 #[cfg(test)]
@@ -311,6 +318,7 @@ mod tests {
             duplicates,
             not_durable,
             not_recorded,
+            damage: None,
             remark: None,
         };
         let size = bytes_text(9);

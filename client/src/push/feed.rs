@@ -33,6 +33,8 @@ pub(super) struct QueuedPacket {
 pub(super) struct CompleteFile {
     /// A note about the file for the user.
     pub(super) remark: Option<String>,
+    /// What of it is damaged.
+    pub(super) damage: Option<String>,
     /// The provenance of each packet, including those that an earlier push sent; empty if unknown.
     pub(super) packets: Vec<PacketProvenance>,
 }
@@ -108,6 +110,7 @@ impl Feed {
         }
         Ok(FeedEnd::Complete(CompleteFile {
             remark: cutter.remark(),
+            damage: cutter.damage(),
             packets,
         }))
     }

@@ -79,6 +79,9 @@ pub struct StreamReport {
     /// Packets of those that no recording took: they are in the memory of the server only.
     #[serde(skip_serializing_if = "is_zero")]
     pub not_recorded: u64,
+    /// What of the file is damaged; its bytes are stored all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
     /// A note about the file for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,

@@ -203,6 +203,7 @@ impl StreamPush {
             duplicates: 0,
             not_durable: 0,
             not_recorded: 0,
+            damage: None,
             remark: None,
         }
     }
@@ -218,6 +219,7 @@ impl StreamPush {
         match end {
             FeedEnd::Complete(whole) => {
                 report.remark = whole.remark;
+                report.damage = whole.damage;
                 let reported =
                     self.report_provenance(target, storages, report.epoch, &whole.packets);
                 reported.await.map_err(|error| error.to_string())
