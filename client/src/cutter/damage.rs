@@ -48,15 +48,32 @@ impl TextSink for FirstMember {
 
 /// The first packet of a damaged stretch, which begins behind it then.
 pub(super) fn next_packet(path: &Path, stretch: &mut Range<u64>) -> Result<Cut, ClientError> {
+    let bytes = next_bytes(path, stretch)?;
+    Ok(Cut {
+        bytes: Bytes::from(undecodable(&bytes)),
+        position: stretch.start,
+        text: Some(TextLength { bytes: 0, lines: 0 }),
+    })
+}
+
+/// The first bytes of a stretch, as many as a packet may have. It begins behind them then.
+pub(super) fn next_bytes(path: &Path, stretch: &mut Range<u64>) -> Result<Vec<u8>, ClientError> {
     let length = (stretch.end - stretch.start).min(PACKET_BYTES_MAX);
     let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
     let read = File::open(path).and_then(|file| file.read_exact_at(&mut bytes, stretch.start));
     read.map_err(|error| ClientError::file(path, error))?;
     stretch.start += length;
-    Ok(Cut {
-        bytes: Bytes::from(undecodable(&bytes)),
-        position: stretch.start,
-        text: Some(TextLength { bytes: 0, lines: 0 }),
+    Ok(bytes)
+}
+
+/// What was damaged, in one line.
+pub(super) fn summary(path: &Path, damage: &[String]) -> Option<String> {
+    let (first, more) = damage.split_first()?;
+    let path = path.display();
+    Some(match more.len() {
+        0 => format!("{path}: {first}"),
+        1 => format!("{path}: {first}; there is another such place"),
+        more => format!("{path}: {first}; there are {more} more such places"),
     })
 }
 

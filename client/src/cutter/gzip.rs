@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-use super::damage::{end_of_damage, next_packet};
+use super::damage::{end_of_damage, next_packet, summary};
 use super::pieces::{Boundaries, PieceCutter};
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
@@ -437,12 +437,7 @@ impl Cutter for GzipCutter {
     }
 
     fn damage(&self) -> Option<String> {
-        let (first, more) = self.damage.split_first()?;
-        let path = self.path.display();
-        Some(match more.len() {
-            0 => format!("{path}: {first}"),
-            more => format!("{path}: {first}, and {more} more such places"),
-        })
+        summary(&self.path, &self.damage)
     }
 
     fn remark(&self) -> Option<String> {
