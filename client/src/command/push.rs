@@ -12,7 +12,11 @@ use super::context::counted;
 use super::progress::Progress;
 use super::{CommandError, Context, Exit};
 use crate::cutter::PACKET_BYTES_TARGET;
-use crate::push::{Follow, Plan, PlanOptions, PushEvent, PushOptions, StreamReport, Watch, push};
+use crate::file_content::{is_named_as_trace, note_of_unknown};
+use crate::push::{
+    CutMethod, Follow, Plan, PlanOptions, PushEvent, PushOptions, SourceFile, StreamReport, Watch,
+    push,
+};
 
 /// Push trace files to the server
 ///
@@ -77,6 +81,11 @@ impl Push {
         if skipped > 0 && !context.json() {
             context.note(note_of_indexes(skipped));
         }
+        if !context.json() {
+            for note in notes_of_plan(&plan, self.kind) {
+                context.note(note);
+            }
+        }
         let client = context.persistent_client()?;
         let stop = Arc::new(AtomicBool::new(false));
         let follow = if self.follow {
@@ -130,6 +139,34 @@ impl Push {
             Exit::of_integrity(false)
         })
     }
+}
+
+/// What of the files an export or a query will not give back, before they are pushed.
+fn notes_of_plan(plan: &Plan, given: Option<Kind>) -> Vec<String> {
+    let unknown = |it: &&SourceFile| it.method == CutMethod::Raw && is_named_as_trace(&it.path);
+    let unknown = plan.sources.iter().filter(unknown);
+    let notes = unknown
+        .filter(|it| given.is_none() && it.length > 0)
+        .map(|source| {
+            format!(
+                "note: {}; it is pushed as raw bytes, which no query reads (`tracehold query FILE` \
+             says why)",
+                note_of_unknown(&source.path)
+            )
+        });
+    let is_text = |it: &&SourceFile| it.method.stores_text();
+    let texts = plan.sources.iter().filter(is_text).count() as u64;
+    let of_texts = (texts > 0).then(|| {
+        let (files, are) = (
+            counted(texts, "compressed file"),
+            if texts == 1 { "is" } else { "are" },
+        );
+        format!(
+            "note: of {files} (zstd, or gzip with spans) the text {are} stored, and an export \
+             gives the text; --kind raw stores the compressed bytes, which no query reads"
+        )
+    });
+    notes.chain(of_texts).collect()
 }
 
 /// Says that files of a folder are not pushed, and how they can be.
@@ -216,8 +253,8 @@ fn watch(context: &Context, progress: &Progress, left_out: &Arc<AtomicBool>) -> 
             }
             if let Some(damage) = report.damage {
                 note(format!(
-                    "warning: {damage}; queries will say that their results lack them, and an \
-                     export has them"
+                    "warning: {damage}; its bytes are stored as they are: queries say that their \
+                     results lack it, and an export has it"
                 ));
             }
             if let Some(remark) = report.remark {

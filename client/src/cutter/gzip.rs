@@ -380,8 +380,8 @@ impl GzipCutter {
         sought.map_err(|error| ClientError::file(&self.path, error))?;
         let Range { start, end } = stretch;
         self.damage.push(format!(
-            "the gzip member at offset {member} is damaged ({what}); bytes {start} to {end} are \
-             stored as they are"
+            "the gzip member at offset {member} is damaged ({what}): bytes {start} to {end} cannot be \
+             read"
         ));
         (self.gathered, self.text) = (Vec::new(), Vec::new());
         (self.position, self.cut) = (end, end);

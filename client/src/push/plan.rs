@@ -118,6 +118,16 @@ impl CutMethod {
         }
     }
 
+    /// Whether only the text of a compressed file is stored.
+    pub fn stores_text(self) -> bool {
+        matches!(
+            self,
+            Self::ZstdLines
+                | Self::Chrome(Container::Zstd)
+                | Self::Otlp(_, Container::Gzip | Container::Zstd)
+        )
+    }
+
     /// Whether a growing file can be followed: cutting can start at any packet boundary.
     pub fn can_follow(self) -> bool {
         matches!(self, Self::Raw | Self::Lines | Self::Rocksdb | Self::Ctf)
