@@ -25,7 +25,7 @@ pub(super) fn run_files(
     options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
     let opened = open_paths(files, !no_index, &options.request, &options.fields());
-    if opened.is_err() && !context.json() {
+    if opened.is_err() {
         note_storages(context, files);
     }
     let opened = opened?;
@@ -40,9 +40,14 @@ pub(super) fn run_files(
 }
 
 /// Says which of the names that are no files are storages on the server.
-fn note_storages(context: &Context, files: &[PathBuf]) {
+pub(super) fn note_storages(context: &Context, files: &[PathBuf]) {
+    if context.json() {
+        return;
+    }
     let names = files.iter().filter(|path| !path.exists());
-    let Ok(client) = context.client() else { return };
+    let Ok(client) = context.client() else {
+        return;
+    };
     for name in names.filter_map(|path| path.to_str()) {
         // A server that cannot be asked says nothing about the name.
         let found = context.block_on(async { Ok(client.find_storage(name).await?) });
