@@ -236,30 +236,7 @@ fn watch(context: &Context, progress: &Progress, left_out: &Arc<AtomicBool>) -> 
         }
         PushEvent::Advanced { bytes } => progress.add(bytes),
         PushEvent::Ended(report) => {
-            note(report_line(&report));
-            if report.unreadable_records > 0 {
-                note(format!(
-                    "warning: {}: {} cannot be read; the file is stored as it is, and queries will \
-                     say that their results lack something",
-                    report.path.display(),
-                    counted(report.unreadable_records, "record")
-                ));
-            }
-            if report.packets == 0 && report.resumed_at == 0 {
-                note(format!(
-                    "note: {} has no packets: nothing of it is stored, and exports lack it",
-                    report.path.display()
-                ));
-            }
-            if let Some(damage) = report.damage {
-                note(format!(
-                    "warning: {damage}; its bytes are stored as they are: queries say that their \
-                     results lack it, and an export has it"
-                ));
-            }
-            if let Some(remark) = report.remark {
-                note(format!("note: {remark}"));
-            }
+            lines_of_end(&report).into_iter().for_each(&note);
         }
         PushEvent::LeftOut { path, what } => {
             left_out.store(true, Ordering::Relaxed);
@@ -275,6 +252,34 @@ fn watch(context: &Context, progress: &Progress, left_out: &Arc<AtomicBool>) -> 
         }
     };
     Arc::new(watch)
+}
+
+/// What is said when a stream is complete.
+fn lines_of_end(report: &StreamReport) -> Vec<String> {
+    let path = report.path.display();
+    let unreadable = (report.unreadable_records > 0).then(|| {
+        format!(
+            "warning: {path}: {} cannot be read; the file is stored as it is, and queries will say \
+             that their results lack something",
+            counted(report.unreadable_records, "record")
+        )
+    });
+    let is_empty = report.packets == 0 && report.resumed_at == 0;
+    let empty = is_empty.then(|| {
+        format!("note: {path} has no packets: nothing of it is stored, and exports lack it")
+    });
+    let damage = report.damage.as_ref().map(|damage| {
+        format!(
+            "warning: {damage}; its bytes are stored as they are: queries say that their results \
+             lack it, and an export has it"
+        )
+    });
+    let remark = report
+        .remark
+        .as_ref()
+        .map(|remark| format!("note: {remark}"));
+    let more = [unreadable, empty, damage, remark].into_iter().flatten();
+    std::iter::once(report_line(report)).chain(more).collect()
 }
 
 fn report_line(report: &StreamReport) -> String {

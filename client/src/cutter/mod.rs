@@ -101,7 +101,8 @@ pub trait Cutter: Send {
         Ok(count)
     }
 
-    /// What of the file is damaged, after it was cut to its end. Its bytes are packets all the same.
+    /// What of the file is damaged, after it was cut to its end. Its bytes are in packets all the
+    /// same.
     fn damage(&self) -> Option<String> {
         None
     }

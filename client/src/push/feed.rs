@@ -15,7 +15,7 @@ use super::plan::{CutMethod, SourceFile};
 use super::provenance::ProvenanceReporter;
 use super::stored::StoredPart;
 use crate::ClientError;
-use crate::cutter::{Cut, End};
+use crate::cutter::{Cut, Cutter, End};
 use crate::http::PacketProvenance;
 
 /// A packet in the queue to the sender.
@@ -122,39 +122,14 @@ impl Feed {
         point: CutPoint,
         follow: &Follow,
     ) -> Result<FeedEnd, ClientError> {
-        let cutter_at = |offset| self.source.following_cutter(offset, self.packet_bytes);
-        reporter.recover(cutter_at);
+        reporter.recover(|offset| self.source.following_cutter(offset, self.packet_bytes));
         let ended = |reporter, is_replaced| FeedEnd::Followed {
             reporter: Box::new(reporter),
             is_replaced,
             remark: None,
         };
-        let (mut sequence, mut position) = (point.sequence, point.offset);
-        if let Some(stored) = &self.stored {
-            for packet in stored
-                .packets()
-                .into_iter()
-                .skip_while(|it| it.sequence < sequence)
-            {
-                reporter.add(packet);
-            }
-            (sequence, position) = (self.next, stored.bytes());
-        }
-        let mut cutter = cutter_at(position)?;
-        // The server already has these packets, which were full when they were sent.
-        while sequence < self.next {
-            let Some(cut) = cutter.next(End::Growing)? else {
-                return Err(ClientError::input(format!(
-                    "the server has {} packets after the last recorded point, the file only {}; it \
-                    is not the file that was followed before",
-                    self.next - point.sequence,
-                    sequence - point.sequence
-                )));
-            };
-            reporter.cut(sequence, position, &cut);
-            position = cut.position;
-            sequence += 1;
-        }
+        let (mut cutter, mut position) = self.begin_following(&mut reporter, point)?;
+        let mut sequence = self.next.max(point.sequence);
         let mut last_cut = Instant::now();
         loop {
             reporter.report_when_due(&self.runtime);
@@ -202,6 +177,38 @@ impl Feed {
                 (false, false) => std::thread::sleep(follow.poll_every),
             }
         }
+    }
+
+    /// A cutter of what follows the packets that the server has, and where that begins.
+    fn begin_following(
+        &self,
+        reporter: &mut ProvenanceReporter,
+        point: CutPoint,
+    ) -> Result<(Box<dyn Cutter>, u64), ClientError> {
+        let (mut sequence, mut position) = (point.sequence, point.offset);
+        if let Some(stored) = &self.stored {
+            let packets = stored.packets().into_iter();
+            for packet in packets.skip_while(|it| it.sequence < sequence) {
+                reporter.add(packet);
+            }
+            (sequence, position) = (self.next, stored.bytes());
+        }
+        let mut cutter = self.source.following_cutter(position, self.packet_bytes)?;
+        // The server already has these packets, which were full when they were sent.
+        while sequence < self.next {
+            let Some(cut) = cutter.next(End::Growing)? else {
+                return Err(ClientError::input(format!(
+                    "the server has {} packets after the last recorded point, the file only {}; it \
+                    is not the file that was followed before",
+                    self.next - point.sequence,
+                    sequence - point.sequence
+                )));
+            };
+            reporter.cut(sequence, position, &cut);
+            position = cut.position;
+            sequence += 1;
+        }
+        Ok((cutter, position))
     }
 
     /// Says what of the file is not sent when following stops.

@@ -87,17 +87,7 @@ impl StreamPush {
             stream: source.stream.to_string(),
         };
         let epoch = self.epoch_of_file(epoch, &metadata, &target)?;
-        let known = self.client.next_sequence(&target).await?;
-        let next = match known.epoch {
-            same if same == epoch => known.sequence,
-            other if is_cut_differently(other, epoch) => return Err(cut_differently(source)),
-            older => {
-                if is_first && (1..epoch).contains(&older) {
-                    (self.watch)(PushEvent::NewVersion(Arc::clone(source)));
-                }
-                0
-            }
-        };
+        let next = self.next_packet(&target, epoch, is_first).await?;
         let (stored, next) = self.stored(&target, epoch, next).await?;
         (self.watch)(PushEvent::Begun {
             source: Arc::clone(source),
@@ -147,6 +137,25 @@ impl StreamPush {
             });
         }
         Ok((report, is_replaced))
+    }
+
+    /// The first packet of this version of the file that the server does not have.
+    async fn next_packet(
+        &self,
+        target: &PushTarget,
+        epoch: u64,
+        is_first: bool,
+    ) -> Result<u64, ClientError> {
+        let known = self.client.next_sequence(target).await?;
+        match known.epoch {
+            same if same == epoch => return Ok(known.sequence),
+            other if is_cut_differently(other, epoch) => return Err(cut_differently(&self.source)),
+            older if is_first && (1..epoch).contains(&older) => {
+                (self.watch)(PushEvent::NewVersion(Arc::clone(&self.source)));
+            }
+            _ => {}
+        }
+        Ok(0)
     }
 
     /// What the epoch says about how the file is cut, besides the method. A storage knows the

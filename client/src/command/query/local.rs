@@ -31,7 +31,7 @@ pub(super) fn run_files(
     let opened = opened?;
     for path in left_out(files) {
         let what = note_of_unknown(&path);
-        context.note(format!("note: left out: {what}; name it to see why"));
+        context.note(format!("note: skipped: {what}; name it to see why"));
     }
     for repeated in &opened.repeated {
         context.note(format!("warning: {repeated}"));

@@ -290,7 +290,7 @@ fn note_derived(context: &Context, options: &QueryOptions, notes: &[String]) {
     let is_told = notes.iter().any(|note| note.contains("--derived"));
     if is_named && !options.derived && !is_told {
         context.note(
-            "note: the query names a derived stream, and those are left out, because they repeat \
+            "note: the query names a derived stream, and those are omitted, because they repeat \
              events of others; --derived includes them",
         );
     }
