@@ -92,6 +92,7 @@ mod repair;
 mod repaired_indexes;
 mod restart;
 mod result_forms;
+mod resumed_folders;
 mod retention;
 mod seals;
 mod server_traps;

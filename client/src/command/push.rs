@@ -12,7 +12,11 @@ use super::context::counted;
 use super::progress::Progress;
 use super::{CommandError, Context, Exit};
 use crate::cutter::PACKET_BYTES_TARGET;
-use crate::push::{Follow, Plan, PlanOptions, PushEvent, PushOptions, StreamReport, Watch, push};
+use crate::file_content::{is_named_as_trace, note_of_unknown};
+use crate::push::{
+    CutMethod, Follow, Plan, PlanOptions, PushEvent, PushOptions, SourceFile, StreamReport, Watch,
+    push,
+};
 
 /// Push trace files to the server
 ///
@@ -70,11 +74,17 @@ impl Push {
                 agent: self.agent,
                 stream: self.stream,
                 kind: self.kind,
+                follow: self.follow,
             },
         )?;
         let skipped = plan.indexes_skipped;
         if skipped > 0 && !context.json() {
             context.note(note_of_indexes(skipped));
+        }
+        if !context.json() {
+            for note in notes_of_plan(&plan, self.kind) {
+                context.note(note);
+            }
         }
         let client = context.persistent_client()?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -86,15 +96,10 @@ impl Push {
         } else {
             None
         };
-        // A followed file never ends, so all of them are pushed at the same time.
-        let streams_max = if self.follow {
-            plan.sources.len()
-        } else {
-            self.parallel
-        };
         let total = plan.sources.iter().map(|source| source.length).sum();
         let progress = Progress::new(context, total);
-        let watch = watch(context, &progress);
+        let left_out = Arc::new(AtomicBool::new(false));
+        let watch = watch(context, &progress, &left_out);
         let reports = context.block_on(async {
             let storage = match &self.storage {
                 Some(text) => Some(client.find_storage_to_fill(text).await?),
@@ -108,7 +113,7 @@ impl Push {
             let options = PushOptions {
                 storage,
                 packet_bytes: self.packet_bytes,
-                streams_max,
+                streams_max: self.parallel,
                 in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
                 follow,
             };
@@ -126,8 +131,42 @@ impl Push {
         });
         progress.clear();
         let (storage, reports) = reports?;
-        print(context, storage, &reports, skipped)
+        let exit = print(context, storage, &reports, skipped)?;
+        let is_complete = !left_out.load(Ordering::Relaxed);
+        Ok(if is_complete {
+            exit
+        } else {
+            Exit::of_integrity(false)
+        })
     }
+}
+
+/// What of the files an export or a query will not give back, before they are pushed.
+fn notes_of_plan(plan: &Plan, given: Option<Kind>) -> Vec<String> {
+    let unknown = |it: &&SourceFile| it.method == CutMethod::Raw && is_named_as_trace(&it.path);
+    let unknown = plan.sources.iter().filter(unknown);
+    let notes = unknown
+        .filter(|it| given.is_none() && it.length > 0)
+        .map(|source| {
+            format!(
+                "note: {}; it is pushed as raw bytes, which no query reads (`tracehold query FILE` \
+             says why)",
+                note_of_unknown(&source.path)
+            )
+        });
+    let is_text = |it: &&SourceFile| it.method.stores_text();
+    let texts = plan.sources.iter().filter(is_text).count() as u64;
+    let of_texts = (texts > 0).then(|| {
+        let (files, are) = (
+            counted(texts, "compressed file"),
+            if texts == 1 { "is" } else { "are" },
+        );
+        format!(
+            "note: of {files} (zstd, or gzip with spans) the text {are} stored, and an export \
+             gives the text; --kind raw stores the compressed bytes, which no query reads"
+        )
+    });
+    notes.chain(of_texts).collect()
 }
 
 /// Says that files of a folder are not pushed, and how they can be.
@@ -156,7 +195,8 @@ fn state_folder() -> Result<PathBuf, CommandError> {
 }
 
 /// Reports progress: a bar on a terminal, lines elsewhere, nothing with `--json`.
-fn watch(context: &Context, progress: &Progress) -> Watch {
+fn watch(context: &Context, progress: &Progress, left_out: &Arc<AtomicBool>) -> Watch {
+    let left_out = Arc::clone(left_out);
     let (shown, is_json) = (progress.clone(), context.json());
     let note = move |text: String| match shown.bar() {
         Some(bar) => bar.println(text),
@@ -174,6 +214,14 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
              folder is pushed again with metadata that can be parsed",
             path.display()
         )),
+        PushEvent::NewVersion(source) => note(format!(
+            "note: {}: stream {} of agent {} has packets of an earlier version of this file, or of \
+             another with its name; all of this one is pushed, and queries read both. Push into \
+             another storage, or with --stream, to keep them apart",
+            source.path.display(),
+            source.stream,
+            source.agent
+        )),
         PushEvent::Begun { source, sequence } => {
             if let Some(bar) = progress.bar() {
                 bar.set_message(source.stream.to_string());
@@ -188,24 +236,14 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
         }
         PushEvent::Advanced { bytes } => progress.add(bytes),
         PushEvent::Ended(report) => {
-            note(report_line(&report));
-            if report.unreadable_records > 0 {
-                note(format!(
-                    "warning: {}: {} cannot be read; the file is stored as it is, and queries will \
-                     say that their results lack something",
-                    report.path.display(),
-                    counted(report.unreadable_records, "record")
-                ));
-            }
-            if report.packets == 0 && report.resumed_at == 0 {
-                note(format!(
-                    "note: {} has no packets: nothing of it is stored, and exports lack it",
-                    report.path.display()
-                ));
-            }
-            if let Some(remark) = report.remark {
-                note(format!("note: {remark}"));
-            }
+            lines_of_end(&report).into_iter().for_each(&note);
+        }
+        PushEvent::LeftOut { path, what } => {
+            left_out.store(true, Ordering::Relaxed);
+            note(format!(
+                "warning: {} appeared in a followed folder and is not followed: {what}",
+                path.display()
+            ));
         }
         PushEvent::Failed { source, what } => {
             // The complete reason of the first failure is printed at the end.
@@ -214,6 +252,34 @@ fn watch(context: &Context, progress: &Progress) -> Watch {
         }
     };
     Arc::new(watch)
+}
+
+/// What is said when a stream is complete.
+fn lines_of_end(report: &StreamReport) -> Vec<String> {
+    let path = report.path.display();
+    let unreadable = (report.unreadable_records > 0).then(|| {
+        format!(
+            "warning: {path}: {} cannot be read; the file is stored as it is, and queries will say \
+             that their results lack something",
+            counted(report.unreadable_records, "record")
+        )
+    });
+    let is_empty = report.packets == 0 && report.resumed_at == 0;
+    let empty = is_empty.then(|| {
+        format!("note: {path} has no packets: nothing of it is stored, and exports lack it")
+    });
+    let damage = report.damage.as_ref().map(|damage| {
+        format!(
+            "warning: {damage}; its bytes are stored as they are: queries say that their results \
+             lack it, and an export has it"
+        )
+    });
+    let remark = report
+        .remark
+        .as_ref()
+        .map(|remark| format!("note: {remark}"));
+    let more = [unreadable, empty, damage, remark].into_iter().flatten();
+    std::iter::once(report_line(report)).chain(more).collect()
 }
 
 fn report_line(report: &StreamReport) -> String {
@@ -270,7 +336,8 @@ fn print(
             counted(not_recorded, "packet")
         ));
     }
-    Ok(Exit::of_integrity(not_recorded == 0))
+    let is_intact = reports.iter().all(|report| report.damage.is_none());
+    Ok(Exit::of_integrity(not_recorded == 0 && is_intact))
 }
 
 #[cfg(test)]
@@ -293,6 +360,7 @@ mod tests {
             duplicates,
             not_durable,
             not_recorded,
+            damage: None,
             remark: None,
         };
         let size = bytes_text(9);

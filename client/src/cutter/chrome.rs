@@ -122,7 +122,7 @@ impl Cutter for ChromeCutter {
                 reader,
                 lines,
             } => (file, reader, lines),
-            Source::Gzip(pieces) => return pieces.next(),
+            Source::Gzip(pieces) => return pieces.next_intact(),
         };
         let packet = match reader.next_packet() {
             Ok(packet) => packet,

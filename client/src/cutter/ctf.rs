@@ -2,6 +2,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use ctf::{Leniency, Procedure, parse_metadata_with};
@@ -24,6 +25,8 @@ pub struct CtfCutter {
     packets: Packets,
     position: u64,
     remark: Option<String>,
+    /// Length and time of the last change of the metadata, if the file is followed.
+    described: Option<(u64, SystemTime)>,
 }
 
 /// How the lengths of the packets are determined.
@@ -66,7 +69,74 @@ impl CtfCutter {
             length,
             packets,
             position: 0,
+            described: None,
         })
+    }
+
+    /// Opens a data stream file, to cut what follows its first `offset` bytes, which were cut
+    /// before, perhaps with other metadata or another index.
+    ///
+    /// # Errors
+    /// If no packet begins there: to send the packet around it would send its beginning twice.
+    pub fn resume(path: &Path, offset: u64) -> Result<Self, ClientError> {
+        let mut cutter = Self::open(path)?;
+        if cutter.pass(offset)? {
+            return Ok(cutter);
+        }
+        // The rest may consist of packets all the same.
+        let failed = |error| ClientError::file(path, error);
+        let (packets, _) = procedure(path.parent().unwrap_or(Path::new("")))?;
+        let mut end = offset;
+        while let Packets::SelfDescribed(procedure) = &packets
+            && end < cutter.length
+        {
+            let rest = cutter.length - end;
+            match declared_length(procedure, &cutter.file, end, rest).map_err(failed)? {
+                Ok(Some(length)) => end += length,
+                Ok(None) | Err(_) => break,
+            }
+        }
+        if end < cutter.length || cutter.length < offset {
+            let what = format!(
+                "the server has its first {offset} bytes in packets that were cut with other \
+                 metadata, and no packet ends there by the metadata of today; push the folder \
+                 under another name with --agent, or into another storage"
+            );
+            return Err(ClientError::damaged(path.display().to_string(), what));
+        }
+        let (position, remark) = (offset, None);
+        Ok(Self {
+            packets,
+            position,
+            remark,
+            ..cutter
+        })
+    }
+
+    /// Passes the packets before `offset`; whether one ends there.
+    fn pass(&mut self, offset: u64) -> Result<bool, ClientError> {
+        if matches!(self.packets, Packets::Unknown) {
+            // The rest is one packet, wherever it begins.
+            self.position = offset.min(self.length);
+        }
+        while self.position < offset {
+            match self.next_length()? {
+                Some(length) => self.position += length,
+                None => break,
+            }
+        }
+        Ok(self.position == offset)
+    }
+
+    /// The lengths of the packets of a data stream file.
+    pub fn lengths(path: &Path) -> Result<Vec<u64>, ClientError> {
+        let mut cutter = Self::open(path)?;
+        let mut lengths = Vec::new();
+        while let Some(length) = cutter.next_length()? {
+            cutter.position += length;
+            lengths.push(length);
+        }
+        Ok(lengths)
     }
 
     /// Opens a data stream file that grows, to cut it from `offset`, which must be the end of a
@@ -87,7 +157,28 @@ impl CtfCutter {
             packets,
             position: offset,
             remark: None,
+            described: described(path),
         })
+    }
+
+    /// Whether a folder has metadata with which packets can be read.
+    pub fn has_metadata(folder: &Path) -> bool {
+        matches!(procedure(folder), Ok((Packets::SelfDescribed(_), _)))
+    }
+
+    /// Reads the metadata again if it has changed; whether it has. A packet of another stream may
+    /// be written before the metadata that describes it.
+    fn read_metadata_again(&mut self) -> Result<bool, ClientError> {
+        let now = described(&self.path);
+        if now.is_none() || now == self.described {
+            return Ok(false);
+        }
+        let (packets, _) = procedure(self.path.parent().unwrap_or(Path::new("")))?;
+        let is_readable = matches!(packets, Packets::SelfDescribed(_));
+        if is_readable {
+            (self.packets, self.described) = (packets, now);
+        }
+        Ok(is_readable)
     }
 
     /// The length of the packet at the position of a growing file, if all of it was written.
@@ -108,7 +199,8 @@ impl CtfCutter {
                 self.path.display()
             ))),
             // It is being written. What is damaged is sent when the file is replaced.
-            Err(_) => Ok(None),
+            Err(_) if !self.read_metadata_again()? => Ok(None),
+            Err(_) => self.next_written(),
         }
     }
 
@@ -138,6 +230,12 @@ impl CtfCutter {
         };
         Ok(Some(declared.unwrap_or(rest)))
     }
+}
+
+/// Length and time of the last change of the metadata beside a stream file.
+fn described(path: &Path) -> Option<(u64, SystemTime)> {
+    let metadata = std::fs::metadata(path.with_file_name("metadata")).ok()?;
+    Some((metadata.len(), metadata.modified().ok()?))
 }
 
 /// How to read packets with the metadata in a folder, or a note about why that is impossible.

@@ -1,11 +1,13 @@
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
+use super::damage::{end_of_damage, next_packet, summary};
 use super::pieces::{Boundaries, PieceCutter};
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
@@ -23,6 +25,8 @@ pub(super) const PADDING_BYTES_MAX: u64 = 1 << 20;
 /// ends with a line. If members are too large for that, they and the rest of the file are cut into
 /// [pieces](PieceCutter) at line ends. Every packet thus consists of complete lines, as gzip or as
 /// a piece of it, which their first bytes tell apart.
+///
+/// A damaged member, or bytes that are none, are packets of their own, which cannot be decoded.
 ///
 /// A file that ends inside a member, because its producer was killed, is cut up to its end: the
 /// last packet remains torn.
@@ -50,6 +54,12 @@ pub struct GzipCutter {
     torn: bool,
     /// Cuts the file from its first long member on.
     pieces: Option<PieceCutter>,
+    /// Text before the current member.
+    member_text: usize,
+    /// What is left of a damaged stretch.
+    damaged: Range<u64>,
+    /// What was damaged.
+    damage: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +129,9 @@ impl GzipCutter {
             sum: Crc::new(),
             torn: false,
             pieces: None,
+            member_text: 0,
+            damaged: 0..0,
+            damage: Vec::new(),
         })
     }
 
@@ -127,6 +140,7 @@ impl GzipCutter {
         let (next, whole) = match self.stage {
             Stage::Between => {
                 self.member = self.position;
+                self.member_text = self.text.len();
                 if self.peek()?.is_empty() {
                     (Stage::Done, true)
                 } else {
@@ -136,6 +150,10 @@ impl GzipCutter {
             Stage::Inside => self.inflate_some()?,
             Stage::Done => return Ok(()),
         };
+        // Damage may also hide where a member ends.
+        if !whole && end_of_damage(&self.path, self.member)? < self.position {
+            return Err(self.damaged("its data do not end where the next member begins"));
+        }
         self.torn = !whole;
         self.stage = if whole { next } else { Stage::Done };
         if self.stage == Stage::Done {
@@ -235,7 +253,7 @@ impl GzipCutter {
         let begin = self.position;
         while self.peek()?.first() == Some(&0) {
             if self.position - begin >= PADDING_BYTES_MAX {
-                return Err(self.damaged("more than 1 MiB of zero bytes follow the member"));
+                return Ok(());
             }
             self.read_exact(&mut [0])?;
         }
@@ -291,6 +309,7 @@ impl GzipCutter {
                 text: Some(TextLength::of(&self.text[..good.text])),
             });
             self.text.drain(..good.text);
+            self.member_text = self.member_text.saturating_sub(good.text);
         }
     }
 
@@ -332,25 +351,93 @@ impl GzipCutter {
         Ok(true)
     }
 
+    /// The damaged part of the file that begins with the current member.
     fn damaged(&self, what: &str) -> ClientError {
-        let (path, member, position) = (self.path.display(), self.member, self.position);
-        ClientError::damaged(
-            format!("{path} at offset {position}, in the gzip member at offset {member}"),
-            format!("{what}; use --kind raw to push the bytes unchanged"),
-        )
+        ClientError::damaged(self.path.display().to_string(), what)
+    }
+
+    /// Cuts what precedes damage in the current member, and goes on at the next one.
+    fn pass_damage(&mut self, what: &str) -> Result<(), ClientError> {
+        let end = end_of_damage(&self.path, self.member)?;
+        let before = usize::try_from(self.member - self.cut).unwrap_or_default();
+        if before > 0 {
+            self.gathered.truncate(before);
+            self.text.truncate(self.member_text);
+            self.position = self.member;
+            self.cut_rest();
+        }
+        self.go_on_after(self.member, self.member..end, what)
+    }
+
+    /// Goes on behind a damaged stretch of the file, which is cut next.
+    fn go_on_after(
+        &mut self,
+        member: u64,
+        stretch: Range<u64>,
+        what: &str,
+    ) -> Result<(), ClientError> {
+        let sought = self.input.seek(SeekFrom::Start(stretch.end));
+        sought.map_err(|error| ClientError::file(&self.path, error))?;
+        let Range { start, end } = stretch;
+        self.damage.push(format!(
+            "the gzip member at offset {member} is damaged ({what}): bytes {start} to {end} cannot be \
+             read"
+        ));
+        (self.gathered, self.text) = (Vec::new(), Vec::new());
+        (self.position, self.cut) = (end, end);
+        self.good = Good::default();
+        self.sum.reset();
+        self.inflate.reset(false);
+        self.stage = Stage::Between;
+        self.pieces = None;
+        self.damaged = stretch;
+        Ok(())
+    }
+
+    /// The next packet of the rest that is cut into pieces. After damage there is no such rest.
+    fn next_piece(&mut self) -> Result<Option<Cut>, ClientError> {
+        let Some(pieces) = &mut self.pieces else {
+            return Ok(None);
+        };
+        if let Some(cut) = pieces.next()? {
+            return Ok(Some(cut));
+        }
+        if let Some(damage) = pieces.take_damage() {
+            let end = match damage.end {
+                Some(end) => end,
+                None => end_of_damage(&self.path, damage.member)?,
+            };
+            self.go_on_after(damage.member, damage.begin..end, damage.what)?;
+        }
+        Ok(None)
     }
 }
 
 impl Cutter for GzipCutter {
     fn next(&mut self, _: End) -> Result<Option<Cut>, ClientError> {
-        while self.ready.is_empty() && self.stage != Stage::Done {
-            self.step()?;
+        loop {
+            if let Some(cut) = self.ready.pop_front() {
+                return Ok(Some(cut));
+            }
+            if !self.damaged.is_empty() {
+                return next_packet(&self.path, &mut self.damaged).map(Some);
+            }
+            if self.stage != Stage::Done {
+                match self.step() {
+                    Err(ClientError::Damaged { what, .. }) => self.pass_damage(&what)?,
+                    stepped => stepped?,
+                }
+                continue;
+            }
+            let piece = self.next_piece()?;
+            if piece.is_some() || self.stage == Stage::Done {
+                return Ok(piece);
+            }
         }
-        match (self.ready.pop_front(), &mut self.pieces) {
-            (Some(cut), _) => Ok(Some(cut)),
-            (None, Some(pieces)) => pieces.next(),
-            (None, None) => Ok(None),
-        }
+    }
+
+    fn damage(&self) -> Option<String> {
+        summary(&self.path, &self.damage)
     }
 
     fn remark(&self) -> Option<String> {

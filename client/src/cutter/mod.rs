@@ -15,6 +15,7 @@
 
 mod chrome;
 mod ctf;
+mod damage;
 mod gzip;
 mod lines;
 mod otlp;
@@ -98,6 +99,12 @@ pub trait Cutter: Send {
             }
         }
         Ok(count)
+    }
+
+    /// What of the file is damaged, after it was cut to its end. Its bytes are in packets all the
+    /// same.
+    fn damage(&self) -> Option<String> {
+        None
     }
 
     /// A note about the file for the user, after it was cut to its end.

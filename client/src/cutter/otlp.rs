@@ -1,5 +1,6 @@
 use std::fs::File;
 use std::io::Read;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use bytes::Bytes;
 use trace_kinds::Container;
 use trace_kinds::otlp::file::{FileForm, Packet, PacketReader, ReadError};
 
+use super::damage::{next_bytes, summary};
 use super::text::FileText;
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
@@ -26,6 +28,11 @@ pub struct OtlpCutter {
     /// End of the last packet, in the file or its text.
     end: u64,
     torn: Option<String>,
+    has_begun: bool,
+    /// What is no request, before the next one.
+    damaged: Range<u64>,
+    /// What was damaged.
+    damage: Vec<String>,
 }
 
 impl OtlpCutter {
@@ -46,20 +53,50 @@ impl OtlpCutter {
             next: None,
             end: 0,
             torn: None,
+            has_begun: false,
+            damaged: 0..0,
+            damage: Vec::new(),
         })
     }
 
-    /// The next request in the file.
+    /// The next request in the file. What is none, before it, is cut as it is; of a compressed
+    /// file, only the requests can be told apart.
     fn request(&mut self) -> Result<Option<Packet>, ClientError> {
-        match self.reader.next_packet() {
-            Ok(packet) => Ok(packet),
-            Err(ReadError::Io(error)) => Err(self.file.failed(error)),
-            Err(error @ ReadError::Cut { .. }) => {
-                self.torn = Some(error.to_string());
-                Ok(None)
+        let mut begin = None;
+        loop {
+            let (offset, packet) = match self.reader.next_packet() {
+                Ok(Some(packet)) => (Some(packet.offset), Some(packet)),
+                Ok(None) => (None, None),
+                Err(ReadError::Io(error)) => return Err(self.file.failed(error)),
+                Err(error @ ReadError::Cut { offset }) => {
+                    self.torn = Some(error.to_string());
+                    (Some(offset), None)
+                }
+                Err(ReadError::Damaged { offset, what }) if self.plain.is_some() => {
+                    let begin = *begin.get_or_insert(offset);
+                    if begin == offset {
+                        self.damage.push(format!("at byte {offset}: {what}"));
+                    }
+                    continue;
+                }
+                Err(error) => return Err(self.file.damaged(&error.to_string())),
+            };
+            if let Some(begin) = begin {
+                let end = match offset {
+                    Some(offset) => offset,
+                    None => self.length()?,
+                };
+                self.damaged = begin..end;
             }
-            Err(error) => Err(self.file.damaged(&error.to_string())),
+            return Ok(packet);
         }
+    }
+
+    /// The length of the file.
+    fn length(&self) -> Result<u64, ClientError> {
+        let metadata = std::fs::metadata(self.file.path());
+        let metadata = metadata.map_err(|error| ClientError::file(self.file.path(), error))?;
+        Ok(metadata.len())
     }
 
     /// The blanks from `from` to `to`, which separate documents.
@@ -83,12 +120,7 @@ impl OtlpCutter {
         let mut bytes = packet.bytes;
         let following = match (follows, &self.plain) {
             (Some(follows), _) => follows,
-            (None, Some(file)) if self.torn.is_none() => {
-                let metadata = file.metadata();
-                let metadata =
-                    metadata.map_err(|error| ClientError::file(self.file.path(), error))?;
-                metadata.len()
-            }
+            (None, Some(_)) if self.torn.is_none() => self.length()?,
             (None, _) => end,
         };
         bytes.extend(self.blanks(end, following)?);
@@ -109,19 +141,30 @@ impl OtlpCutter {
 
 impl Cutter for OtlpCutter {
     fn next(&mut self, _: End) -> Result<Option<Cut>, ClientError> {
-        if self.torn.is_some() {
-            return Ok(None);
+        if self.next.is_none() && !self.has_begun {
+            self.has_begun = true;
+            self.next = self.request()?;
         }
-        let packet = match self.next.take() {
-            Some(packet) => packet,
-            None => match self.request()? {
-                Some(packet) => packet,
-                None => return Ok(None),
-            },
+        if !self.damaged.is_empty() {
+            let bytes = next_bytes(self.file.path(), &mut self.damaged)?;
+            self.end = self.damaged.start;
+            return Ok(Some(Cut {
+                bytes: Bytes::from(bytes),
+                position: self.end,
+                text: None,
+            }));
+        }
+        let Some(packet) = self.next.take() else {
+            return Ok(None);
         };
         self.next = self.request()?;
         let follows = self.next.as_ref().map(|next| next.offset);
-        self.cut(packet, follows).map(Some)
+        let damaged = Some(self.damaged.start).filter(|_| !self.damaged.is_empty());
+        self.cut(packet, damaged.or(follows)).map(Some)
+    }
+
+    fn damage(&self) -> Option<String> {
+        summary(self.file.path(), &self.damage)
     }
 
     fn remark(&self) -> Option<String> {

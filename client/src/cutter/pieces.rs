@@ -22,6 +22,8 @@ const AHEAD_PACKETS: usize = 2;
 /// Text without a place where inflating can start, after which text is cut instead.
 const TEXT_BYTES_MAX: usize = PIECE_TEXT_BYTES_MAX / 2;
 
+const USE_RAW: &str = "use --kind raw to push the bytes unchanged";
+
 /// Finds where packets of a text may end.
 pub(super) trait Boundaries: Send {
     /// Examines the next text.
@@ -46,8 +48,27 @@ pub(super) trait Boundaries: Send {
 pub(super) struct PieceCutter {
     path: PathBuf,
     cuts: Option<Receiver<Result<Cut, ClientError>>>,
-    scan: Option<JoinHandle<Option<String>>>,
+    scan: Option<JoinHandle<Ended>>,
+    ended: Ended,
+}
+
+/// How cutting ended.
+#[derive(Debug, Default)]
+struct Ended {
     remark: Option<String>,
+    damage: Option<Damaged>,
+}
+
+/// Damage at which cutting ended.
+#[derive(Debug)]
+pub(super) struct Damaged {
+    /// Offset of the damaged member, or of what is none.
+    pub(super) member: u64,
+    /// The bytes of the file that are in no packet up to the next member; its end is not known if
+    /// the data of the member could be read, and were cut.
+    pub(super) begin: u64,
+    pub(super) end: Option<u64>,
+    pub(super) what: &'static str,
 }
 
 impl PieceCutter {
@@ -78,6 +99,8 @@ impl PieceCutter {
             is_text: false,
             out,
             failed: None,
+            is_at_gap: false,
+            is_too_long: false,
         };
         let work = move || pieces.scan(file);
         let scan = std::thread::Builder::new().name("cutter".to_owned());
@@ -85,7 +108,7 @@ impl PieceCutter {
             path: path.to_owned(),
             cuts: Some(cuts),
             scan: Some(scan.spawn(work).map_err(failed)?),
-            remark: None,
+            ended: Ended::default(),
         })
     }
 
@@ -100,10 +123,28 @@ impl PieceCutter {
         Ok(None)
     }
 
+    /// The next packet of a file of which nothing can be read behind damage.
+    pub(super) fn next_intact(&mut self) -> Result<Option<Cut>, ClientError> {
+        let cut = self.next()?;
+        match self.take_damage() {
+            Some(Damaged { member, what, .. }) => {
+                let path = self.path.display();
+                let place = format!("{path}, in the gzip member at offset {member}");
+                Err(ClientError::damaged(place, format!("{what}; {USE_RAW}")))
+            }
+            None => Ok(cut),
+        }
+    }
+
     /// A note about the file, after it was cut to its end.
     pub(super) fn remark(&self) -> Option<String> {
-        let remark = self.remark.as_ref()?;
+        let remark = self.ended.remark.as_ref()?;
         Some(format!("{}: {remark}", self.path.display()))
+    }
+
+    /// The damage at which cutting ended.
+    pub(super) fn take_damage(&mut self) -> Option<Damaged> {
+        self.ended.damage.take()
     }
 
     fn end(&mut self) {
@@ -111,7 +152,7 @@ impl PieceCutter {
         self.cuts = None;
         if let Some(scan) = self.scan.take() {
             let ended = scan.join();
-            self.remark = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            self.ended = ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
     }
 }
@@ -149,11 +190,16 @@ struct Pieces<B> {
     is_text: bool,
     out: SyncSender<Result<Cut, ClientError>>,
     failed: Option<ClientError>,
+    /// Whether the text that follows does not continue the text before.
+    is_at_gap: bool,
+    /// Whether no record ended for so long that nothing is cut any more. If the member is intact,
+    /// the text is none of records.
+    is_too_long: bool,
 }
 
 impl<B: Boundaries> Pieces<B> {
-    /// Cuts the file. Returns a note about it.
-    fn scan(mut self, source: impl Read) -> Option<String> {
+    /// Cuts the file, up to the first damage.
+    fn scan(mut self, source: impl Read) -> Ended {
         let options = ScanOptions {
             spacing_bytes: Some(self.target as u64),
             whole_text_bytes_max: Some(self.target.saturating_mul(WHOLE_TARGETS_MAX)),
@@ -172,41 +218,52 @@ impl<B: Boundaries> Pieces<B> {
             .damage
             .iter()
             .partition(|damage| damage.reason == DamageReason::Torn);
-        let member = scanned
-            .unverified
-            .or(damage.first().map(|damage| damage.offset));
-        if let Some(member) = member {
-            self.fail_at(
-                member,
-                "the checksum of the gzip member does not match its text",
-            );
-        }
-        let note = self.boundaries.finish();
-        let end = PieceEnd::Member {
-            byte_offset: scanned.file_len,
+        let damage = match (scanned.unverified, damage.first()) {
+            (Some(member), _) => Some(Damaged {
+                member: self.offset + member,
+                begin: self.position,
+                end: None,
+                what: "the checksum of the gzip member does not match its text",
+            }),
+            (None, Some(hole)) => Some(Damaged {
+                member: self.offset + hole.offset,
+                begin: if self.is_too_long {
+                    self.position
+                } else {
+                    self.offset + hole.offset
+                },
+                end: Some(self.offset + hole.end),
+                what: "the data of the gzip member are damaged, or something else follows",
+            }),
+            (None, None) => None,
         };
-        if self.failed.is_none() && self.close(end, true).is_continue() && self.is_text {
+        if self.is_too_long && damage.is_none() {
+            let place = self.path.display().to_string();
+            let what = format!("no record ends within 32 MiB of text; {USE_RAW}");
+            self.failed.get_or_insert(ClientError::damaged(place, what));
+        }
+        let note = self.boundaries.finish().filter(|_| damage.is_none());
+        let byte_offset = damage
+            .as_ref()
+            .map_or(scanned.file_len, |damage| damage.begin - self.offset);
+        let end = PieceEnd::Member { byte_offset };
+        let is_cut = self.failed.is_some() || scanned.unverified.is_some() || self.is_too_long;
+        if !is_cut && self.close(end, true).is_continue() && self.is_text {
             let _flow = self.send(self.before.len(), None);
         }
         if let Some(failed) = self.failed.take() {
             // Nobody waits for the error of a push that ended.
             let _sent = self.out.send(Err(failed));
-            return None;
+            return Ended::default();
         }
         let torn = torn.first().map(|damage| {
             let member = self.offset + damage.offset;
             format!("the file ends inside the gzip member at offset {member}")
         });
-        torn.or(note)
-    }
-
-    fn fail_at(&mut self, member: u64, what: &str) {
-        let (path, member) = (self.path.display(), self.offset + member);
-        let failed = ClientError::damaged(
-            format!("{path}, in the gzip member at offset {member}"),
-            format!("{what}; use --kind raw to push the bytes unchanged"),
-        );
-        self.failed.get_or_insert(failed);
+        Ended {
+            remark: torn.or(note),
+            damage,
+        }
     }
 
     /// Cuts the open piece, which ends here. One that ends at a block is left open if no record
@@ -294,6 +351,9 @@ impl<B: Boundaries> TextSink for Pieces<B> {
                 byte_offset: entry.byte_offset(),
             },
         };
+        if self.is_at_gap || self.is_too_long {
+            return;
+        }
         // The next packet or text notices that nobody takes packets any more.
         if self.failed.is_none() {
             let _flow = self.close(end, false);
@@ -302,6 +362,12 @@ impl<B: Boundaries> TextSink for Pieces<B> {
     }
 
     fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
+        if self.is_at_gap {
+            return ControlFlow::Break(());
+        }
+        if self.is_too_long {
+            return ControlFlow::Continue(());
+        }
         if let Err(what) = self.boundaries.feed(text) {
             let place = self.path.display().to_string();
             let what = format!("{what}; push it with --kind raw to store it as it is");
@@ -321,14 +387,13 @@ impl<B: Boundaries> TextSink for Pieces<B> {
         if own >= self.target {
             self.send(own, None)?;
         } else if self.before.len() > PIECE_TEXT_BYTES_MAX {
-            self.fail_at(0, "no record ends within 32 MiB of text");
-            return ControlFlow::Break(());
+            self.is_too_long = true;
+            (self.before, self.entry) = (Vec::new(), None);
         }
         ControlFlow::Continue(())
     }
 
     fn gap(&mut self) {
-        let member = self.entry.as_ref().map_or(0, Entry::byte_offset);
-        self.fail_at(member, "its data is damaged, or something else follows");
+        self.is_at_gap = true;
     }
 }

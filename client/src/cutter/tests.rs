@@ -202,8 +202,7 @@ fn zero_bytes_after_a_member_are_padding() {
         let folder = folder();
         let mut cutter = GzipCutter::open(&file(&folder, &whole), 64).unwrap();
         if padding > PADDING_BYTES_MAX {
-            let error = cutter.next(End::Final).unwrap_err().to_string();
-            assert!(error.contains("zero bytes follow"), "{error}");
+            check_damaged_gzip(&whole, 15, &["not the beginning"]);
             continue;
         }
         let all = packets(&mut cutter);
@@ -327,43 +326,83 @@ fn a_torn_last_member_is_pushed() {
     );
 }
 
-#[test]
-fn damaged_gzip_is_reported_with_its_offset() {
-    let whole = [gzip(&numbered(0..3)), gzip(&numbered(3..6))].concat();
-    let second = gzip(&numbered(0..3)).len();
-    let path_of =
-        |folder: &tempfile::TempDir, end: &[u8]| file(folder, &[&whole[..], end].concat());
-    let folder_of_garbage = folder();
-    let mut cutter = GzipCutter::open(&path_of(&folder_of_garbage, b"end"), 64).unwrap();
-    let error = loop {
-        match cutter.next(End::Final) {
-            Ok(cut) => assert!(cut.is_some(), "short garbage is not the start of a member"),
-            Err(error) => break error.to_string(),
-        }
+/// Checks that nothing is lost of a damaged file, and what is told about it.
+fn check_damaged_gzip(bytes: &[u8], lines: usize, told: &[&str]) {
+    let folder = folder();
+    let path = file(&folder, bytes);
+    let mut cutter = GzipCutter::open(&path, 64).unwrap();
+    let all = packets(&mut cutter);
+    let own: Vec<u8> = all.iter().flat_map(|packet| bytes_of(packet)).collect();
+    assert!(own == bytes, "every byte is in a packet");
+    let is_readable = |packet: &&Bytes| {
+        let piece = is_piece(packet).then(|| PiecePacket::decode(packet).unwrap());
+        piece.is_none_or(|piece| piece.text(&mut Inflater::default()).is_ok())
     };
-    assert!(error.contains("not the beginning"), "{error}");
-    for (at, reason) in [
-        (0, "not the beginning"),
-        (second, "not the beginning"),
-        (whole.len() - 5, "checksum"),
-    ] {
+    let text: Vec<u8> = all
+        .iter()
+        .filter(is_readable)
+        .flat_map(|packet| text_of(packet))
+        .collect();
+    assert_eq!(memchr::memchr_iter(b'\n', &text).count(), lines);
+    let damage = cutter.damage().unwrap_or_default();
+    for part in told {
+        assert!(damage.contains(part), "{damage} lacks {part:?}");
+    }
+    assert_eq!(told.is_empty(), damage.is_empty(), "{damage}");
+}
+
+#[test]
+fn nothing_is_lost_of_damaged_gzip() {
+    let members = [numbered(0..3), numbered(3..6), numbered(6..9)].map(|text| gzip(&text));
+    let (whole, first) = (members.concat(), members[0].len());
+    let second = first + members[1].len();
+    let flipped = |at: usize| {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
-        let folder = folder();
-        let path = file(&folder, &bytes);
-        let mut cutter = GzipCutter::open(&path, 64).unwrap();
-        let error = loop {
-            match cutter.next(End::Final) {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("damage at {at} was not noticed"),
-                Err(error) => break error.to_string(),
-            }
-        };
-        assert!(
-            error.contains(reason) && error.contains("--kind raw"),
-            "{error}"
-        );
+        bytes
+    };
+    let at = |offset: usize| format!("the gzip member at offset {offset}");
+    check_damaged_gzip(&whole, 9, &[]);
+    for (bytes, lines, told) in [
+        (flipped(0), 6, [at(0), "not the beginning".to_owned()]),
+        (
+            flipped(first),
+            6,
+            [at(first), "not the beginning".to_owned()],
+        ),
+        (flipped(second - 6), 6, [at(first), "checksum".to_owned()]),
+        (
+            flipped(whole.len() - 6),
+            6,
+            [at(second), "checksum".to_owned()],
+        ),
+        (
+            [&whole[..first], b"garbage", &whole[first..]].concat(),
+            9,
+            [at(first), format!("bytes {first} to {}", first + 7)],
+        ),
+        (
+            [&whole[..], b"end"].concat(),
+            9,
+            [at(whole.len()), "not the beginning".to_owned()],
+        ),
+    ] {
+        check_damaged_gzip(&bytes, lines, &[&told[0], &told[1]]);
     }
+    let mut both = flipped(0);
+    both[second] ^= 0x10;
+    check_damaged_gzip(&both, 3, &["offset 0", "there is another such place"]);
+}
+
+#[test]
+fn a_damaged_long_member_is_passed() {
+    let (long, short) = (lines(40_000), numbered(0..3));
+    let (long, short) = (gzip(&long), gzip(&short));
+    let mut bytes = [&long[..], &long, &short].concat();
+    // Its trailer: the text is as it was, and must not be taken for intact.
+    let at = 2 * long.len() - 6;
+    bytes[at] ^= 1;
+    check_damaged_gzip(&bytes, 40_003, &[&format!("offset {}", long.len())]);
 }
 
 /// A file of the corpus, or `None` after saying that there is none.
@@ -450,6 +489,38 @@ fn a_damaged_ctf_file_is_pushed_completely() {
     check_damaged_ctf(&grown, &[packet, packet, last, 5000], "is unknown");
     let foreign = |bytes: &mut Vec<u8>| *bytes = vec![7; 5_000_000];
     check_damaged_ctf(&foreign, &[5_000_000], "packet at offset 0 is unknown");
+}
+
+/// Resumes a trace behind bytes that were sent in other packets.
+fn check_resumed_ctf(offset: u64, expected: Result<&[usize], &str>) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/lttng/uid/0/64-bit");
+    let folder = folder();
+    for name in ["chan_1", "metadata"] {
+        std::fs::copy(from.join(name), folder.path().join(name)).unwrap();
+    }
+    let path = folder.path().join("chan_1");
+    match (CtfCutter::resume(&path, offset), expected) {
+        (Ok(mut cutter), Ok(lengths)) => {
+            let all = packets(&mut cutter);
+            assert_eq!(all.iter().map(Bytes::len).collect::<Vec<_>>(), lengths);
+        }
+        (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+        (found, _) => panic!("{offset}: {found:?}"),
+    }
+}
+
+#[test]
+fn a_ctf_file_is_resumed_behind_bytes() {
+    let all = CtfCutter::lengths(
+        &Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/lttng/uid/0/64-bit/chan_1"),
+    );
+    let all: Vec<usize> = all.unwrap().iter().map(|length| *length as usize).collect();
+    let whole = all.iter().sum::<usize>() as u64;
+    check_resumed_ctf(0, Ok(&all));
+    check_resumed_ctf(all[0] as u64, Ok(&all[1..]));
+    check_resumed_ctf(whole, Ok(&[]));
+    check_resumed_ctf(all[0] as u64 + 8, Err("no packet ends there"));
+    check_resumed_ctf(whole + 8, Err("into another storage"));
 }
 
 #[test]

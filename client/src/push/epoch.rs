@@ -27,7 +27,8 @@ pub enum Edition {
 /// rewritten file has a higher epoch and is pushed from its beginning.
 ///
 /// The lowest eight bits are a checksum of how the file is cut, so that a push with another packet
-/// size or by an incompatible version of the client cannot resume in the middle.
+/// size or by an incompatible version of the client cannot resume in the middle. `cutting` is the
+/// packet size, or whatever else says where packets end.
 ///
 /// # Errors
 /// If the file system does not record the timestamp.
@@ -35,7 +36,7 @@ pub fn source_epoch(
     metadata: &Metadata,
     edition: Edition,
     method: CutMethod,
-    packet_bytes: usize,
+    cutting: u64,
 ) -> io::Result<u64> {
     let time = match edition {
         Edition::Complete => metadata.modified(),
@@ -44,7 +45,7 @@ pub fn source_epoch(
     let nanos = nanos_since_epoch(time?);
     let cutting = [
         &[CUTTING_VERSION, method.code()][..],
-        &(packet_bytes as u64).to_le_bytes(),
+        &cutting.to_le_bytes(),
     ];
     let sum = crc32c(&cutting.concat()).to_le_bytes();
     // Epoch 0 means that a stream is empty, so the lowest bit is always set.
@@ -74,11 +75,11 @@ mod tests {
     #[test]
     fn epochs_grow_with_the_file_and_depend_on_the_cutting() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let epoch = |seconds, method, packet_bytes| {
+        let epoch = |seconds, method, cutting| {
             let time = UNIX_EPOCH + Duration::from_secs(seconds);
             file.as_file().set_modified(time).unwrap();
             let metadata = file.as_file().metadata().unwrap();
-            source_epoch(&metadata, Edition::Complete, method, packet_bytes).unwrap()
+            source_epoch(&metadata, Edition::Complete, method, cutting).unwrap()
         };
         let first = epoch(1_800_000_000, CutMethod::Raw, 1 << 20);
         assert_eq!(first, epoch(1_800_000_000, CutMethod::Raw, 1 << 20));

@@ -11,10 +11,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::journal::CutPoint;
 use super::options::Follow;
-use super::plan::SourceFile;
+use super::plan::{CutMethod, SourceFile};
 use super::provenance::ProvenanceReporter;
+use super::stored::StoredPart;
 use crate::ClientError;
-use crate::cutter::{Cut, End};
+use crate::cutter::{Cut, Cutter, End};
 use crate::http::PacketProvenance;
 
 /// A packet in the queue to the sender.
@@ -32,6 +33,8 @@ pub(super) struct QueuedPacket {
 pub(super) struct CompleteFile {
     /// A note about the file for the user.
     pub(super) remark: Option<String>,
+    /// What of it is damaged.
+    pub(super) damage: Option<String>,
     /// The provenance of each packet, including those that an earlier push sent; empty if unknown.
     pub(super) packets: Vec<PacketProvenance>,
 }
@@ -47,6 +50,8 @@ pub(super) enum FeedEnd {
         reporter: Box<ProvenanceReporter>,
         /// Whether another file replaced it, as in log rotation.
         is_replaced: bool,
+        /// A note about the file for the user.
+        remark: Option<String>,
     },
 }
 
@@ -59,6 +64,8 @@ pub(super) struct Feed {
     pub(super) packet_bytes: usize,
     /// First packet to send.
     pub(super) next: u64,
+    /// The packets before it, if their lengths do not follow from the bytes of the file alone.
+    pub(super) stored: Option<StoredPart>,
     pub(super) queue: Sender<QueuedPacket>,
     pub(super) budget: Arc<Semaphore>,
     pub(super) budget_bytes: u32,
@@ -69,8 +76,15 @@ impl Feed {
     /// Cuts a complete file.
     pub(super) fn run(self) -> Result<FeedEnd, ClientError> {
         let path = &self.source.path;
-        let mut cutter = self.source.cutter(0, self.packet_bytes)?;
-        let (mut packets, mut position, mut receiver_gone) = (Vec::new(), 0, false);
+        let (mut cutter, mut packets) = match &self.stored {
+            None => (self.source.cutter(0, self.packet_bytes)?, Vec::new()),
+            Some(stored) => (
+                self.source.resuming_cutter(stored.bytes())?,
+                stored.packets(),
+            ),
+        };
+        let mut position = self.stored.as_ref().map_or(0, StoredPart::bytes);
+        let mut receiver_gone = false;
         while let Some(cut) = cutter.next(End::Final)? {
             packets.push(PacketProvenance::following(packets.last(), position, &cut));
             if packets.len() as u64 <= self.next {
@@ -96,6 +110,7 @@ impl Feed {
         }
         Ok(FeedEnd::Complete(CompleteFile {
             remark: cutter.remark(),
+            damage: cutter.damage(),
             packets,
         }))
     }
@@ -107,28 +122,14 @@ impl Feed {
         point: CutPoint,
         follow: &Follow,
     ) -> Result<FeedEnd, ClientError> {
-        let cutter_at = |offset| self.source.following_cutter(offset, self.packet_bytes);
-        reporter.recover(cutter_at);
+        reporter.recover(|offset| self.source.following_cutter(offset, self.packet_bytes));
         let ended = |reporter, is_replaced| FeedEnd::Followed {
             reporter: Box::new(reporter),
             is_replaced,
+            remark: None,
         };
-        let mut cutter = cutter_at(point.offset)?;
-        let (mut sequence, mut position) = (point.sequence, point.offset);
-        // The server already has these packets, which were full when they were sent.
-        while sequence < self.next {
-            let Some(cut) = cutter.next(End::Growing)? else {
-                return Err(ClientError::input(format!(
-                    "the server has {} packets after the last recorded point, the file only {}; it \
-                    is not the file that was followed before",
-                    self.next - point.sequence,
-                    sequence - point.sequence
-                )));
-            };
-            reporter.cut(sequence, position, &cut);
-            position = cut.position;
-            sequence += 1;
-        }
+        let (mut cutter, mut position) = self.begin_following(&mut reporter, point)?;
+        let mut sequence = self.next.max(point.sequence);
         let mut last_cut = Instant::now();
         loop {
             reporter.report_when_due(&self.runtime);
@@ -136,6 +137,11 @@ impl Feed {
                 reporter.cut(sequence, position, &cut);
                 sequence += 1;
                 last_cut = Instant::now();
+                if self.source.method == CutMethod::Ctf {
+                    // Other metadata may cut these packets elsewhere when following resumes.
+                    let offset = cut.position;
+                    reporter.note_soon(CutPoint { sequence, offset })?;
+                }
                 if !self.enqueue(cut, &mut position) {
                     return Ok(ended(reporter, false));
                 }
@@ -160,11 +166,60 @@ impl Feed {
                 }
             }
             match (stopped, replaced) {
-                (true, _) => return Ok(ended(reporter, false)),
+                (true, _) => {
+                    return Ok(FeedEnd::Followed {
+                        reporter: Box::new(reporter),
+                        is_replaced: false,
+                        remark: self.rest(position),
+                    });
+                }
                 (false, true) => return Ok(ended(reporter, true)),
                 (false, false) => std::thread::sleep(follow.poll_every),
             }
         }
+    }
+
+    /// A cutter of what follows the packets that the server has, and where that begins.
+    fn begin_following(
+        &self,
+        reporter: &mut ProvenanceReporter,
+        point: CutPoint,
+    ) -> Result<(Box<dyn Cutter>, u64), ClientError> {
+        let (mut sequence, mut position) = (point.sequence, point.offset);
+        if let Some(stored) = &self.stored {
+            let packets = stored.packets().into_iter();
+            for packet in packets.skip_while(|it| it.sequence < sequence) {
+                reporter.add(packet);
+            }
+            (sequence, position) = (self.next, stored.bytes());
+        }
+        let mut cutter = self.source.following_cutter(position, self.packet_bytes)?;
+        // The server already has these packets, which were full when they were sent.
+        while sequence < self.next {
+            let Some(cut) = cutter.next(End::Growing)? else {
+                return Err(ClientError::input(format!(
+                    "the server has {} packets after the last recorded point, the file only {}; it \
+                    is not the file that was followed before",
+                    self.next - point.sequence,
+                    sequence - point.sequence
+                )));
+            };
+            reporter.cut(sequence, position, &cut);
+            position = cut.position;
+            sequence += 1;
+        }
+        Ok((cutter, position))
+    }
+
+    /// Says what of the file is not sent when following stops.
+    fn rest(&self, position: u64) -> Option<String> {
+        let length = fs::metadata(&self.source.path).ok()?.len();
+        let rest = length.checked_sub(position).filter(|rest| *rest > 0)?;
+        let path = self.source.path.display();
+        Some(format!(
+            "{path}: the last {rest} bytes are not sent, because nothing complete is there from \
+             offset {position} on"
+        ))
     }
 
     /// Whether another file now has the path. A file that shrank is an error: the bytes that were

@@ -132,6 +132,13 @@ impl Journal {
         self.append(&line(&point))
     }
 
+    /// Appends a cut point without waiting for the disk. If a crash of the host loses it, the
+    /// packet is cut again from an earlier one.
+    pub(super) fn note_soon(&mut self, point: CutPoint) -> Result<(), ClientError> {
+        let written = self.file.write_all(line(&point).as_bytes());
+        written.map_err(|error| ClientError::file(&self.path, error))
+    }
+
     /// Appends how far provenance has been reported, and syncs.
     pub(super) fn append_reported(&mut self, reported: ReportedPrefix) -> Result<(), ClientError> {
         self.append(&reported_line(&reported))

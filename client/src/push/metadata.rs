@@ -2,37 +2,73 @@
 //! events start.
 
 use std::fs;
-use std::time::Duration;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
 use super::plan::{PlannedAgent, read_metadata};
+use crate::ClientError;
 use crate::http::Client;
 
-/// Sends the metadata of the agents again whenever its file has changed, until it is aborted.
-///
-/// Packets that need the new metadata may arrive earlier: they are stored, and decoded when it
-/// comes. What cannot be read or sent now is sent after the next change.
-pub(super) async fn renew(client: Client, agents: Vec<PlannedAgent>, every: Duration) {
-    let stamp = |agent: &PlannedAgent| {
-        let found = fs::metadata(agent.metadata.as_ref()?).ok()?;
-        Some((found.len(), found.modified().ok()?))
-    };
-    let mut known: Vec<_> = agents.iter().map(stamp).collect();
-    loop {
-        tokio::time::sleep(every).await;
-        for (agent, known) in agents.iter().zip(&mut known) {
-            let now = stamp(agent);
-            if now == *known {
-                continue;
-            }
-            let Some(Ok(text)) = agent.metadata.as_deref().map(read_metadata) else {
+/// Length and time of the last change of a file.
+type Stamp = Option<(u64, SystemTime)>;
+
+/// Sends the metadata of agents again when its file has changed.
+#[derive(Debug, Default)]
+pub(super) struct Renewal {
+    /// The agents, and what of their metadata was sent.
+    agents: Vec<(PlannedAgent, Stamp)>,
+}
+
+impl Renewal {
+    /// Also renews the metadata of these agents. It may have changed while it was sent first.
+    pub(super) fn add(&mut self, agents: &[PlannedAgent]) {
+        let added = agents.iter().map(|agent| (agent.clone(), None));
+        self.agents.extend(added);
+    }
+
+    /// Sends what has changed. What cannot be read or sent now is sent by the next pass.
+    ///
+    /// Packets that need the new metadata may arrive earlier: they are stored, and decoded when it
+    /// comes.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(super) async fn pass(&mut self, client: &Client) -> Result<(), ClientError> {
+        let mut failure = None;
+        for (agent, sent) in &mut self.agents {
+            let Some(path) = agent.metadata.as_deref() else {
                 continue;
             };
-            let sent = client.set_agent_metadata(agent.id.as_str(), Bytes::from(text), true);
-            if sent.await.is_ok() {
-                *known = now;
+            // A trace whose folder was moved away has the metadata that was sent.
+            let now = stamp(path);
+            if now.is_none() || now == *sent {
+                continue;
+            }
+            match send(client, agent, path).await {
+                Ok(()) => *sent = now,
+                Err(error) => failure = failure.or(Some(error)),
             }
         }
+        failure.map_or(Ok(()), Err)
     }
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let found = fs::metadata(path).ok()?;
+    Some((found.len(), found.modified().ok()?))
+}
+
+async fn send(client: &Client, agent: &PlannedAgent, path: &Path) -> Result<(), ClientError> {
+    let text = match read_metadata(path) {
+        Err(ClientError::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
+            return Ok(());
+        }
+        read => Bytes::from(read?),
+    };
+    client
+        .set_agent_metadata(agent.id.as_str(), text, true)
+        .await
 }

@@ -29,6 +29,8 @@ pub struct Follow {
     pub journals: PathBuf,
     /// Interval between checks of a growing file.
     pub poll_every: Duration,
+    /// Interval between searches of the folders.
+    pub look_every: Duration,
     /// An incomplete packet is sent if no packet was cut for this long.
     pub flush_after: Duration,
     /// Interval between provenance reports; there is another at the end.
@@ -42,6 +44,7 @@ impl Follow {
             stop,
             journals,
             poll_every: Duration::from_millis(200),
+            look_every: Duration::from_secs(1),
             flush_after: Duration::from_secs(1),
             report_every: Duration::from_secs(30),
         }

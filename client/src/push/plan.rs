@@ -3,23 +3,18 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use query_engine::is_ctf_folder;
 use storage_format::limits::AGENT_METADATA_BYTES_MAX;
 use storage_format::{AgentId, Kind, StreamId};
 use trace_kinds::otlp::file::FileForm;
 use trace_kinds::{Container, Content};
 
-use super::derived::is_derived;
-use super::naming::{dotted, host_name, id_text};
+use super::found::{CTF_METADATA, Found, FoundFile, file_word};
+use super::naming::{host_name, id_text};
 use crate::ClientError;
 use crate::cutter::{
     ChromeCutter, CtfCutter, Cutter, GzipCutter, LineCutter, OtlpCutter, RawCutter, RocksdbCutter,
 };
-use crate::file_content::{check_regular, recognize_file, recognize_found, refusal};
-
-/// Folders are entered this deep: a link that leads back up must end somewhere.
-const FOLDER_DEPTH_MAX: usize = 32;
-const CTF_METADATA: &str = "metadata";
+use crate::file_content::{recognize_file, recognize_found, refusal};
 
 /// How a file is cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +70,17 @@ pub struct Plan {
     pub agents: Vec<PlannedAgent>,
     /// The files, sorted by name.
     pub sources: Vec<SourceFile>,
+    /// Where they were found.
+    pub folders: Folders,
     /// Number of indexes in folders that are not pushed, because the server makes its own.
     pub indexes_skipped: u64,
+}
+
+/// The paths of a plan, and its options.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Folders {
+    pub(super) paths: Vec<PathBuf>,
+    pub(super) options: PlanOptions,
 }
 
 /// Overrides of what is derived from the files.
@@ -88,6 +92,16 @@ pub struct PlanOptions {
     pub stream: Option<String>,
     /// Kind of all files.
     pub kind: Option<Kind>,
+    /// The files grow: a trace may have no stream yet.
+    pub follow: bool,
+}
+
+impl Folders {
+    /// The agent of a trace that is not the only one.
+    pub(super) fn agent_beside_others(&self, word: &str) -> Result<AgentId, ClientError> {
+        let agent = self.options.agent.clone().unwrap_or_else(host_name);
+        agent_id(&id_text(&format!("{agent}-{word}")), &self.options)
+    }
 }
 
 impl CutMethod {
@@ -102,6 +116,16 @@ impl CutMethod {
             Self::Otlp(..) => 6,
             Self::ZstdLines => 7,
         }
+    }
+
+    /// Whether only the text of a compressed file is stored.
+    pub fn stores_text(self) -> bool {
+        matches!(
+            self,
+            Self::ZstdLines
+                | Self::Chrome(Container::Zstd)
+                | Self::Otlp(_, Container::Gzip | Container::Zstd)
+        )
     }
 
     /// Whether a growing file can be followed: cutting can start at any packet boundary.
@@ -121,6 +145,12 @@ impl SourceFile {
             CutMethod::Ctf => Ok(Box::new(CtfCutter::follow(&self.path, offset)?)),
             _ => self.cutter(offset, packet_bytes),
         }
+    }
+
+    /// A cutter of a data stream file of a CTF trace, of which the server has the first `offset`
+    /// bytes.
+    pub(super) fn resuming_cutter(&self, offset: u64) -> Result<Box<dyn Cutter>, ClientError> {
+        Ok(Box::new(CtfCutter::resume(&self.path, offset)?))
     }
 
     /// A cutter of the file, starting at `offset` if the method [can
@@ -152,100 +182,19 @@ impl Plan {
     /// files that they belong to are skipped. A file is a stream of the agent
     /// of this host, of the kind that its content is recognized as.
     pub fn of(paths: &[PathBuf], options: &PlanOptions) -> Result<Self, ClientError> {
-        let mut found = Found::default();
-        for path in paths {
-            let metadata = fs::metadata(path).map_err(|error| ClientError::file(path, error))?;
-            if metadata.is_dir() {
-                found.enter(path, Path::new(""), 0)?
-            } else {
-                check_regular(path)?;
-                found.files.push(FoundFile {
-                    path: path.clone(),
-                    word: file_word(path),
-                    is_given: true,
-                })
-            }
-        }
+        let found = Found::under(paths)?;
         found.into_plan(paths, options)
     }
 }
 
-/// The files and traces under the given paths.
-#[derive(Debug, Default)]
-struct Found {
-    files: Vec<FoundFile>,
-    traces: Vec<CtfTrace>,
-    indexes_skipped: u64,
-}
-
-/// A file that is no part of a CTF trace.
-#[derive(Debug)]
-struct FoundFile {
-    path: PathBuf,
-    /// Name of its stream.
-    word: String,
-    /// Whether it is a given path, and not in a folder that is.
-    is_given: bool,
-}
-
-/// A folder with a CTF trace.
-#[derive(Debug)]
-struct CtfTrace {
-    folder: PathBuf,
-    /// Name of the trace, relative to the given path.
-    word: String,
-    files: Vec<PathBuf>,
-}
-
 impl Found {
-    fn enter(&mut self, folder: &Path, below: &Path, depth: usize) -> Result<(), ClientError> {
-        if depth > FOLDER_DEPTH_MAX {
-            let what = format!(
-                "{}: folders are nested more than {FOLDER_DEPTH_MAX} deep",
-                folder.display()
-            );
-            return Err(ClientError::input(what));
-        }
-        let mut entries = sorted_entries(folder)?;
-        let count = entries.len();
-        entries.retain(|(path, is_folder)| *is_folder || !is_derived(path));
-        self.indexes_skipped += (count - entries.len()) as u64;
-        let is_trace = entries.iter().any(|(path, is_folder)| {
-            !is_folder && path.file_name().is_some_and(|name| name == CTF_METADATA)
-        }) && is_ctf_folder(folder);
-        if is_trace {
-            let word = match dotted(below) {
-                word if word.is_empty() => file_word(folder),
-                word => word,
-            };
-            let files = entries.into_iter().filter(|(path, is_folder)| {
-                !is_folder && path.file_name().is_some_and(|name| name != CTF_METADATA)
-            });
-            self.traces.push(CtfTrace {
-                folder: folder.to_owned(),
-                word,
-                files: files.map(|(path, _)| path).collect(),
-            });
-            return Ok(());
-        }
-        for (path, is_folder) in entries {
-            let below = below.join(path.file_name().unwrap_or_default());
-            if is_folder {
-                self.enter(&path, &below, depth + 1)?
-            } else {
-                self.files.push(FoundFile {
-                    path,
-                    word: dotted(&below),
-                    is_given: false,
-                })
-            }
-        }
-        Ok(())
-    }
-
     fn into_plan(self, paths: &[PathBuf], options: &PlanOptions) -> Result<Plan, ClientError> {
         let agent_text = options.agent.clone().unwrap_or_else(host_name);
         let mut plan = Plan {
+            folders: Folders {
+                paths: paths.to_vec(),
+                options: options.clone(),
+            },
             indexes_skipped: self.indexes_skipped,
             ..Plan::default()
         };
@@ -272,7 +221,7 @@ impl Found {
             let agent = if alone && options.agent.is_some() {
                 agent_id(&agent_text, options)?
             } else {
-                agent_id(&id_text(&format!("{agent_text}-{}", trace.word)), options)?
+                plan.folders.agent_beside_others(&trace.word)?
             };
             plan.agents.push(PlannedAgent {
                 id: agent.clone(),
@@ -288,7 +237,8 @@ impl Found {
 }
 
 impl Plan {
-    fn add(
+    /// Adds a file.
+    pub(super) fn add(
         &mut self,
         agent: &AgentId,
         path: PathBuf,
@@ -321,7 +271,8 @@ impl Plan {
             };
             source.stream = stream.parse().map_err(|error| id_error(&error))?;
         }
-        if self.sources.is_empty() {
+        let has_trace = self.agents.iter().any(|agent| agent.metadata.is_some());
+        if self.sources.is_empty() && !(options.follow && has_trace) {
             let paths: Vec<_> = paths
                 .iter()
                 .map(|path| path.display().to_string())
@@ -366,35 +317,6 @@ fn agent_id(text: &str, options: &PlanOptions) -> Result<AgentId, ClientError> {
 
 fn id_error(error: &storage_format::IdError) -> ClientError {
     ClientError::input(error.to_string())
-}
-
-fn file_word(path: &Path) -> String {
-    let whole = || fs::canonicalize(path).unwrap_or_default();
-    let name = match path.file_name() {
-        Some(name) => name.to_owned(),
-        // `.` and `..` have a name only after they are resolved.
-        None => whole().file_name().unwrap_or_default().to_owned(),
-    };
-    name.to_string_lossy().into_owned()
-}
-
-/// The entries of a folder except hidden ones, sorted by name; true for folders.
-fn sorted_entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>, ClientError> {
-    let failed = |error| ClientError::file(folder, error);
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
-            continue;
-        }
-        let path = entry.path();
-        let metadata = fs::metadata(&path).map_err(|error| ClientError::file(&path, error))?;
-        if metadata.is_dir() || metadata.is_file() {
-            entries.push((path, metadata.is_dir()));
-        }
-    }
-    entries.sort();
-    Ok(entries)
 }
 
 /// The kind of a file, recognized by its content unless it is given, and how the file is cut.

@@ -177,32 +177,36 @@ impl ProvenanceReporter {
             } else {
                 0
             };
-            self.add(next.sequence.saturating_sub(1), position, length, lines);
+            self.add(PacketProvenance {
+                sequence: next.sequence.saturating_sub(1),
+                offset: position,
+                bytes: length,
+                first_line: 0,
+                lines,
+            });
         }
         Ok(())
     }
 
     /// Adds a packet that was cut at `position`.
     pub(super) fn cut(&mut self, sequence: u64, position: u64, cut: &Cut) {
-        let length = cut.position.saturating_sub(position);
-        self.add(
+        self.add(PacketProvenance {
             sequence,
-            position,
-            length,
-            cut.text.map_or(0, |text| text.lines),
-        );
+            offset: position,
+            bytes: cut.position.saturating_sub(position),
+            first_line: 0,
+            lines: cut.text.map_or(0, |text| text.lines),
+        });
     }
 
-    fn add(&mut self, sequence: u64, offset: u64, bytes: u64, lines: u64) {
+    /// Adds the packet that follows those added before, whose lines it continues.
+    pub(super) fn add(&mut self, packet: PacketProvenance) {
         let first_line = self.line;
-        self.line += lines;
+        self.line += packet.lines;
         if self.failure.is_none() {
             self.pending.push_back(PacketProvenance {
-                sequence,
-                offset,
-                bytes,
                 first_line,
-                lines,
+                ..packet
             });
         }
     }
@@ -210,6 +214,11 @@ impl ProvenanceReporter {
     /// Records a cut point in the journal.
     pub(super) fn note(&mut self, point: CutPoint) -> Result<(), ClientError> {
         self.journal.note(point)
+    }
+
+    /// Records a cut point that follows from the bytes of the file and its metadata.
+    pub(super) fn note_soon(&mut self, point: CutPoint) -> Result<(), ClientError> {
+        self.journal.note_soon(point)
     }
 
     /// Reports the acknowledged packets if a report is due.

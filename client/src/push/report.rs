@@ -15,6 +15,8 @@ pub enum PushEvent {
         /// The reason.
         what: String,
     },
+    /// The server has an earlier version of this file, which stays beside the new one.
+    NewVersion(Arc<SourceFile>),
     /// A stream starts at this packet; an earlier push sent those before it.
     Begun {
         /// The file.
@@ -29,6 +31,13 @@ pub enum PushEvent {
     },
     /// A stream is complete.
     Ended(StreamReport),
+    /// What appeared in a followed folder, and is not followed.
+    LeftOut {
+        /// The file or the folder.
+        path: PathBuf,
+        /// Why, and what to do about it.
+        what: &'static str,
+    },
     /// A stream failed.
     Failed {
         /// The file.
@@ -70,6 +79,9 @@ pub struct StreamReport {
     /// Packets of those that no recording took: they are in the memory of the server only.
     #[serde(skip_serializing_if = "is_zero")]
     pub not_recorded: u64,
+    /// What of the file is damaged; its bytes are stored all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damage: Option<String>,
     /// A note about the file for the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,

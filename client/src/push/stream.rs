@@ -2,6 +2,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use storage_format::checksum::crc32c;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{Receiver, channel};
@@ -10,12 +11,15 @@ use uuid::Uuid;
 
 use super::epoch::{Edition, is_cut_differently, next_epoch, source_epoch};
 use super::feed::{Feed, FeedEnd, QueuedPacket};
+use super::finalized::FINALIZED;
 use super::journal::Journal;
 use super::options::PushOptions;
 use super::plan::{CutMethod, SourceFile};
 use super::provenance::{Acknowledged, ProvenanceReporter, REPORTED_PACKETS_MAX, ReporterSpec};
 use super::report::{PushEvent, StreamReport, Watch};
+use super::stored::StoredPart;
 use crate::ClientError;
+use crate::cutter::CtfCutter;
 use crate::http::{Client, PacketProvenance, ProvenanceReport, PushTarget, Receipt, Receipts};
 
 /// Maximum bytes of packets per request, unless a single packet is longer.
@@ -55,17 +59,19 @@ impl StreamPush {
                  grow"
             )));
         }
+        let mut is_first = true;
         loop {
-            let (report, is_replaced) = self.push_version().await?;
+            let (report, is_replaced) = self.push_version(is_first).await?;
             if !is_replaced {
                 return Ok(report);
             }
+            is_first = false;
             (self.watch)(PushEvent::Ended(report));
         }
     }
 
     /// Pushes the file at the path. Returns whether another file has replaced it.
-    async fn push_version(&self) -> Result<(StreamReport, bool), ClientError> {
+    async fn push_version(&self, is_first: bool) -> Result<(StreamReport, bool), ClientError> {
         let source = &self.source;
         let metadata = fs::metadata(&source.path);
         let metadata = metadata.map_err(|error| ClientError::file(&source.path, error))?;
@@ -73,7 +79,7 @@ impl StreamPush {
             Some(_) => Edition::Growing,
             None => Edition::Complete,
         };
-        let epoch = source_epoch(&metadata, edition, source.method, self.options.packet_bytes)
+        let epoch = source_epoch(&metadata, edition, source.method, self.cutting().await?)
             .map_err(|error| ClientError::file(&source.path, error))?;
         let target = PushTarget {
             storage: self.options.storage,
@@ -81,12 +87,8 @@ impl StreamPush {
             stream: source.stream.to_string(),
         };
         let epoch = self.epoch_of_file(epoch, &metadata, &target)?;
-        let known = self.client.next_sequence(&target).await?;
-        let next = match known.epoch {
-            same if same == epoch => known.sequence,
-            other if is_cut_differently(other, epoch) => return Err(cut_differently(source)),
-            _ => 0,
-        };
+        let next = self.next_packet(&target, epoch, is_first).await?;
+        let (stored, next) = self.stored(&target, epoch, next).await?;
         (self.watch)(PushEvent::Begun {
             source: Arc::clone(source),
             sequence: next,
@@ -97,6 +99,7 @@ impl StreamPush {
             metadata,
             packet_bytes: self.options.packet_bytes,
             next,
+            stored,
             queue,
             budget: Arc::clone(&self.budget),
             budget_bytes: self.options.in_flight_bytes_max,
@@ -136,6 +139,63 @@ impl StreamPush {
         Ok((report, is_replaced))
     }
 
+    /// The first packet of this version of the file that the server does not have.
+    async fn next_packet(
+        &self,
+        target: &PushTarget,
+        epoch: u64,
+        is_first: bool,
+    ) -> Result<u64, ClientError> {
+        let known = self.client.next_sequence(target).await?;
+        match known.epoch {
+            same if same == epoch => return Ok(known.sequence),
+            other if is_cut_differently(other, epoch) => return Err(cut_differently(&self.source)),
+            older if is_first && (1..epoch).contains(&older) => {
+                (self.watch)(PushEvent::NewVersion(Arc::clone(&self.source)));
+            }
+            _ => {}
+        }
+        Ok(0)
+    }
+
+    /// What the epoch says about how the file is cut, besides the method. A storage knows the
+    /// packets that it has of a CTF trace, which [`StoredPart`] asks for. The buffer does not:
+    /// there, a file that other metadata cuts to other packets must not be resumed.
+    async fn cutting(&self) -> Result<u64, ClientError> {
+        let is_checked = self.options.storage.is_some() || self.options.follow.is_some();
+        if self.source.method != CutMethod::Ctf || is_checked {
+            return Ok(self.options.packet_bytes as u64);
+        }
+        let path = self.source.path.clone();
+        match spawn_blocking(move || CtfCutter::lengths(&path)).await {
+            Ok(lengths) => {
+                let lengths = lengths?.into_iter().flat_map(u64::to_le_bytes);
+                Ok(crc32c(&lengths.collect::<Vec<u8>>()).into())
+            }
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+
+    /// What the storage has of a CTF trace that was pushed before, whose metadata may be another
+    /// one now, and the first packet to send. An agent that may not read sends the last packet
+    /// again: the server refuses it if it is another one by this metadata.
+    async fn stored(
+        &self,
+        target: &PushTarget,
+        epoch: u64,
+        next: u64,
+    ) -> Result<(Option<StoredPart>, u64), ClientError> {
+        let storage = match target.storage {
+            Some(storage) if next > 0 && self.source.method == CutMethod::Ctf => storage,
+            _ => return Ok((None, next)),
+        };
+        let known = (epoch, next);
+        let found = StoredPart::find(&self.client, (storage, target), known, &self.source.path);
+        let found = found.await?;
+        let is_checked = found.is_some() || self.client.storage(storage).await?.state == FINALIZED;
+        Ok((found, if is_checked { next } else { next - 1 }))
+    }
+
     /// The report before anything is sent.
     fn empty_report(&self, target: &PushTarget, epoch: u64, next: u64) -> StreamReport {
         StreamReport {
@@ -152,6 +212,7 @@ impl StreamPush {
             duplicates: 0,
             not_durable: 0,
             not_recorded: 0,
+            damage: None,
             remark: None,
         }
     }
@@ -167,11 +228,15 @@ impl StreamPush {
         match end {
             FeedEnd::Complete(whole) => {
                 report.remark = whole.remark;
+                report.damage = whole.damage;
                 let reported =
                     self.report_provenance(target, storages, report.epoch, &whole.packets);
                 reported.await.map_err(|error| error.to_string())
             }
-            FeedEnd::Followed { reporter, .. } => {
+            FeedEnd::Followed {
+                reporter, remark, ..
+            } => {
+                report.remark = remark;
                 let runtime = Handle::current();
                 match spawn_blocking(move || reporter.finish(&runtime)).await {
                     Ok(failure) => failure.map_or(Ok(()), Err),
@@ -334,6 +399,13 @@ fn locked(acknowledged: &Mutex<Acknowledged>) -> MutexGuard<'_, Acknowledged> {
 }
 
 fn cut_differently(source: &SourceFile) -> ClientError {
+    if source.method == CutMethod::Ctf {
+        return ClientError::input(format!(
+            "{} was already pushed with other metadata, by which its packets end elsewhere, or by \
+            another version of this program; push the folder under another name with --agent",
+            source.path.display()
+        ));
+    }
     ClientError::input(format!(
         "{} was already pushed with another packet size or another version of this program; \
         use the same --packet-bytes, or push it as another stream with --stream",
@@ -341,7 +413,7 @@ fn cut_differently(source: &SourceFile) -> ClientError {
     ))
 }
 
-/// Explains a stale epoch.
+/// Explains a stale epoch, and packets that end elsewhere than those of an earlier push.
 fn explained(error: ClientError, source: &SourceFile) -> ClientError {
     match error {
         ClientError::Refused(mut problem) if problem.code == "epoch_stale" => {
@@ -349,6 +421,15 @@ fn explained(error: ClientError, source: &SourceFile) -> ClientError {
                 "stream {} already has a newer version of {}; push this one as another stream with \
                 --stream",
                 source.stream,
+                source.path.display()
+            );
+            ClientError::Refused(problem)
+        }
+        ClientError::Refused(mut problem) if problem.code == "packet_conflict" => {
+            problem.remedy = format!(
+                "{} was cut into other packets when it was pushed before, because its metadata was \
+                another one; push the folder under another name with --agent, or into another \
+                storage",
                 source.path.display()
             );
             ClientError::Refused(problem)

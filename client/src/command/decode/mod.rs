@@ -11,6 +11,10 @@ mod rocksdb;
 mod selection;
 mod trimmed;
 
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -37,7 +41,7 @@ const ACCEPTED: &str = "a CTF trace folder, a DFTracer file, a Chrome trace, a f
 /// The exit code is 1 if a trace is damaged or torn.
 #[derive(Debug, Args)]
 pub(super) struct Decode {
-    /// Trace files, and folders with CTF traces
+    /// Trace files, and folders with CTF traces; - is the standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Output format
@@ -77,7 +81,9 @@ fn limit(text: &str) -> Result<Limit, TimeError> {
 impl Decode {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let format = self.printed_format(context)?;
-        let paths = &self.paths;
+        let mut copies = Vec::new();
+        let paths = self.paths.iter().map(|path| readable(path, &mut copies));
+        let paths = &paths.collect::<Result<Vec<PathBuf>, _>>()?;
         let (folders, files): (Vec<PathBuf>, Vec<PathBuf>) =
             paths.iter().cloned().partition(|path| path.is_dir());
         if let Some(path) = files.first()
@@ -129,6 +135,28 @@ impl Decode {
         }
         Ok(format)
     }
+}
+
+/// The path of a file that can be read more than once: of a pipe, that of a copy, which is there
+/// as long as the copy is open. `-` is the standard input.
+fn readable(path: &Path, copies: &mut Vec<File>) -> Result<PathBuf, CommandError> {
+    let path = if path == Path::new("-") {
+        Path::new("/dev/stdin")
+    } else {
+        path
+    };
+    let is_pipe = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_fifo());
+    // A named pipe may have no writer, and opening it would wait for one.
+    if !is_pipe || !path.starts_with("/dev") {
+        return Ok(path.to_owned());
+    }
+    let failed = |error| CommandError::io(path.display(), error);
+    let mut copy = query_engine::temporary_file().map_err(failed)?;
+    let copied = File::open(path).and_then(|mut pipe| io::copy(&mut pipe, &mut copy));
+    copied.map_err(failed)?;
+    let copied = PathBuf::from(format!("/proc/self/fd/{}", copy.as_raw_fd()));
+    copies.push(copy);
+    Ok(copied)
 }
 
 fn decode_file(

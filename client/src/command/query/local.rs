@@ -14,6 +14,7 @@ use super::options::QueryOptions;
 use super::print::{explain, explanation_of, print_count, print_groups};
 use super::{CommandError, Context, Exit};
 use crate::command::progress::watched;
+use crate::file_content::{left_out, note_of_unknown};
 use crate::http::Retry;
 use crate::mount;
 
@@ -23,11 +24,40 @@ pub(super) fn run_files(
     no_index: bool,
     options: &QueryOptions,
 ) -> Result<Exit, CommandError> {
-    let opened = open_paths(files, !no_index, &options.request, &options.fields())?;
+    let opened = open_paths(files, !no_index, &options.request, &options.fields());
+    if opened.is_err() {
+        note_storages(context, files);
+    }
+    let opened = opened?;
+    for path in left_out(files) {
+        let what = note_of_unknown(&path);
+        context.note(format!("note: skipped: {what}; name it to see why"));
+    }
     for repeated in &opened.repeated {
         context.note(format!("warning: {repeated}"));
     }
     run(context, &opened.sources, options, &|_| {})
+}
+
+/// Says which of the names that are no files are storages on the server.
+pub(super) fn note_storages(context: &Context, files: &[PathBuf]) {
+    if context.json() {
+        return;
+    }
+    let names = files.iter().filter(|path| !path.exists());
+    let Ok(client) = context.client() else {
+        return;
+    };
+    for name in names.filter_map(|path| path.to_str()) {
+        // A server that cannot be asked says nothing about the name.
+        let found = context.block_on(async { Ok(client.find_storage(name).await?) });
+        if found.is_ok_and(|storage| storage.name == name || storage.id.to_string() == name) {
+            context.note(format!(
+                "hint: {name} is no file, but a storage on {}: search it with --storage {name}",
+                client.server()
+            ));
+        }
+    }
 }
 
 pub(super) fn run_mounted(

@@ -187,7 +187,11 @@ impl Query {
     }
 
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
-        let (files, expression) = self.split()?;
+        let split = self.split();
+        if let (Err(_), Some(first)) = (&split, self.arguments.first()) {
+            local::note_storages(context, &[path(first)]);
+        }
+        let (files, expression) = split?;
         let format = self.format(context);
         let groups = self.groups()?;
         let order = self.order()?;

@@ -12,6 +12,8 @@ use super::{CommandError, Context, Exit};
 use crate::command::progress::watched;
 use crate::http::{Client, QueryRows, QuerySpec, SkippedData};
 
+/// Endings of the names of derived streams.
+const DERIVED_ENDINGS: [&str; 4] = [".clones", ".spans", ".exceptions", ".aggregates"];
 /// Longest line of a response that is parsed: counts, groups, explanations.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
@@ -273,7 +275,24 @@ impl<'a> Printer<'a> {
         let skipped = skipped.or(self.skipped).unwrap_or_default();
         let is_complete = report_skipped(self.context, &skipped);
         report_notes(self.context, &self.notes);
+        if !matched {
+            note_derived(self.context, self.options, &self.notes);
+        }
         Ok(Exit::of_match(is_complete && matched))
+    }
+}
+
+/// Says why nothing of a derived stream is found that the query names.
+fn note_derived(context: &Context, options: &QueryOptions, notes: &[String]) {
+    let query = options.request.query.as_ref();
+    let text = query.map(|query| query.text()).unwrap_or_default();
+    let is_named = DERIVED_ENDINGS.iter().any(|ending| text.contains(ending));
+    let is_told = notes.iter().any(|note| note.contains("--derived"));
+    if is_named && !options.derived && !is_told {
+        context.note(
+            "note: the query names a derived stream, and those are omitted, because they repeat \
+             events of others; --derived includes them",
+        );
     }
 }
 
