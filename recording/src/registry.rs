@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use storage_core::{Engine, StorageError};
 use storage_format::StorageId;
+use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::RecordingError;
@@ -17,6 +18,10 @@ use crate::memory::ChainMemory;
 use crate::recording::Recording;
 use crate::spec::{RECORDINGS_VERSION, RecordingInfo, RecordingState, RecordingsFile};
 use crate::standing_config::StandingConfig;
+
+/// Chains that work on long packets at the same time. Each takes several times the packet, and the
+/// allocator keeps some of it for each thread that ever worked.
+const WORKING_MAX: usize = 4;
 
 /// The document in the data folder that contains the recordings.
 const RECORDINGS_FILE: &str = "recordings.json";
@@ -58,6 +63,8 @@ pub(crate) struct Registry {
     pub(crate) shared: Mutex<Shared>,
     /// The memory of all chains.
     pub(crate) chain_memory: Arc<ChainMemory>,
+    /// Lets [`WORKING_MAX`] chains work on long packets at the same time.
+    pub(crate) working: Arc<Semaphore>,
     /// Serializes writers of the file.
     saving: tokio::sync::Mutex<()>,
 }
@@ -79,6 +86,7 @@ impl Registry {
                 recordings: Vec::new(),
             }),
             chain_memory: ChainMemory::new(config.waiting_bytes_max),
+            working: Arc::new(Semaphore::new(WORKING_MAX)),
             config,
             saving: tokio::sync::Mutex::default(),
         }

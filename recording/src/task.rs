@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use storage_core::{BytePermit, Engine, PendingPush, PushOutcome, StorageError, packet_charge};
 use storage_format::storage_file::StorageState;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use crate::RecordingError;
@@ -51,6 +51,8 @@ struct Running {
     derived: FuturesUnordered<BoxFuture<'static, Ended>>,
     /// Memory of the packets in flight.
     in_flight: MemoryShare,
+    /// Lets some of the chains work on long packets at the same time.
+    working: Arc<Semaphore>,
     /// Derived packets that the storage refused for lack of disk space.
     parked: Vec<OutPacket>,
     /// Packets of the buffer to record before those that arrive.
@@ -169,6 +171,7 @@ impl Running {
             chain: Some(chain),
             derived: FuturesUnordered::new(),
             in_flight: registry.chain_memory.share(),
+            working: Arc::clone(&registry.working),
             parked: Vec::new(),
             backlog: VecDeque::new(),
             failure: None,
@@ -378,8 +381,10 @@ impl Running {
             (Some(chain), out)
         } else {
             let packet = Arc::clone(packet);
+            let turn = Arc::clone(&self.working).acquire_owned().await;
             let worked = tokio::task::spawn_blocking(move || {
                 let out = chain.take(&packet);
+                drop(turn);
                 (chain, out)
             });
             match worked.await {

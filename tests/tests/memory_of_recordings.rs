@@ -1,5 +1,5 @@
-//! As many recordings as there may be, with the default chain and senders at the same time: what
-//! they free goes back to the system, so that the server fits in the memory that its unit allows.
+//! As many recordings as there may be, with the default chain and senders at the same time: few
+//! chains work at a time, so that the server fits in the memory that its unit allows.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -16,7 +16,7 @@ const RECORDINGS: usize = 16;
 const SENDERS: u64 = 4;
 const REQUESTS: u64 = 4;
 const SPANS: u64 = 1_000;
-/// Without the return of memory it is exceeded by half: the unit allows 512 MiB for much more.
+/// When all chains work at the same time it is exceeded by a third; the unit allows 512 MiB.
 const MEMORY_MAX: u64 = 350 << 20;
 
 /// A request of spans, each of its own trace and name, with an exception: every processor of the
