@@ -316,10 +316,9 @@ fn no_pipe_or_device_stops_the_server() {
         let version = server.data().join("VERSION");
         fs::remove_file(&version).unwrap();
         put(&version);
-        let refused = Server::try_start(folder.path(), &Settings::default());
-        let refused = refused
-            .err()
-            .expect("a folder without a version is refused");
+        let Err(refused) = Server::try_start(folder.path(), &Settings::default()) else {
+            panic!("a folder without a version is used");
+        };
         assert!(refused.contains("does not contain a version"), "{refused}");
     }
 }
