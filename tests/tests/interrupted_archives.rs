@@ -23,12 +23,13 @@ fn half_sent(server: &Server, archive: &[u8]) -> (Connection, String) {
     connection.write(&[head.as_bytes(), half]).unwrap();
     let begin = Instant::now();
     loop {
-        let jobs = server.api().done("GET", "/jobs", None);
-        let jobs = jobs["items"].as_array().unwrap().clone();
-        let running = jobs.iter().find(|job| job["state"] == "RUNNING");
+        // First: what the job says of an import that has begun is complete.
         let has_begun = names(server)
             .iter()
             .any(|name| name.starts_with(".import-"));
+        let jobs = server.api().done("GET", "/jobs", None);
+        let jobs = jobs["items"].as_array().unwrap().clone();
+        let running = jobs.iter().find(|job| job["state"] == "RUNNING");
         if let Some(job) = running.filter(|_| has_begun) {
             assert_eq!(job["bytes_total"], json!(archive.len()));
             return (connection, job["id"].as_str().unwrap().to_owned());

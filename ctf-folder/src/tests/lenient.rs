@@ -238,6 +238,14 @@ fn streams_and_packets_that_do_not_agree_are_refused() {
             Err("stream class 3, which does not exist"),
         ),
         (
+            with_header(
+                "u8 stream_id;",
+                &event.replace("name", "stream_id = 0; name"),
+            ),
+            b"\x00\x05",
+            Err("stream class 0, which does not exist"),
+        ),
+        (
             with_header(magic, event),
             b"\xc1\x1f\xfc\xc1\x01",
             Ok("e: { a = 1 }\n"),

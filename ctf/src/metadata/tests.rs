@@ -172,7 +172,7 @@ fn check_lenient(text: &str, expected: &str) {
 fn what_babeltrace_reads_and_refuses_is_read_and_refused() {
     let event =
         |stream: &str| format!("event {{ id = 0; {stream} fields := struct {{ u8 a; }}; }};");
-    let undescribed = "belongs to stream 1, which no `stream` block describes";
+    let undescribed = "needs the stream class 1, which does not exist";
     check_lenient(&event("stream_id = 1;"), undescribed);
     check_lenient(
         &format!("stream {{ id = 2; }}; {}", event("stream_id = 1;")),

@@ -8,7 +8,7 @@ use crate::class::{
     FieldKind, MajorVersion, StreamClass, Subject, TraceClassBuilder,
 };
 use crate::metadata::leniency::Leniency;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// Parser of one text. Byte orders of fields depend on the `trace` block, which can be anywhere:
 /// a first pass only finds its byte order, and then parsing starts again.
@@ -24,8 +24,8 @@ pub(super) struct Parser<'t> {
     pub(super) leniency: Leniency,
     /// The `stream_id` of each `event` block that has one, with its offset.
     named_streams: Vec<(u64, u32)>,
-    /// The ids of the `stream` blocks.
-    streams: HashSet<u64>,
+    /// There is a `stream` block.
+    has_stream: bool,
     text: &'t [u8],
     /// The `trace` block was parsed when its byte order was known.
     trace_found: bool,
@@ -72,7 +72,7 @@ impl<'t> Parser<'t> {
             warnings: Vec::new(),
             leniency,
             named_streams: Vec::new(),
-            streams: HashSet::new(),
+            has_stream: false,
             text,
             trace_found: false,
         }
@@ -99,13 +99,13 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// Checks that every stream that an event names has a block, as Babeltrace requires.
+    /// Checks that an event names no stream where no block describes any, as Babeltrace does. That
+    /// it names one of several is checked later.
     fn check_named_streams(&self) -> Result<(), BuildError> {
-        let unknown = |(stream, _): &&(u64, u32)| !self.streams.contains(stream);
-        match self.named_streams.iter().find(unknown) {
-            Some((stream, at)) if self.byte_order.is_some() => fault(
+        match self.named_streams.first() {
+            Some((stream, at)) if !self.has_stream => fault(
                 *at,
-                format!("the event belongs to stream {stream}, which no `stream` block describes"),
+                format!("event class needs the stream class {stream}, which does not exist"),
             ),
             _ => Ok(()),
         }
@@ -400,7 +400,7 @@ impl<'t> Parser<'t> {
             }
         }
         let id = stream.id;
-        self.streams.insert(id);
+        self.has_stream = true;
         [
             stream.packet_context,
             stream.event_header,
