@@ -66,15 +66,32 @@ pub(super) fn next_bytes(path: &Path, stretch: &mut Range<u64>) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// What was damaged, in one line.
-pub(super) fn summary(path: &Path, damage: &[String]) -> Option<String> {
-    let (first, more) = damage.split_first()?;
-    let path = path.display();
-    Some(match more.len() {
-        0 => format!("{path}: {first}"),
-        1 => format!("{path}: {first}; there is another such place"),
-        more => format!("{path}: {first}; there are {more} more such places"),
-    })
+/// What of a file is damaged: the first place, and how many more there are. A file may have as many
+/// as it has lines.
+#[derive(Debug, Default)]
+pub(super) struct DamageFound {
+    first: Option<String>,
+    more: u64,
+}
+
+impl DamageFound {
+    /// Adds a place.
+    pub(super) fn add(&mut self, what: impl FnOnce() -> String) {
+        match self.first {
+            None => self.first = Some(what()),
+            Some(_) => self.more += 1,
+        }
+    }
+
+    /// All of it in one line.
+    pub(super) fn summary(&self, path: &Path) -> Option<String> {
+        let (first, path) = (self.first.as_ref()?, path.display());
+        Some(match self.more {
+            0 => format!("{path}: {first}"),
+            1 => format!("{path}: {first}; there is another such place"),
+            more => format!("{path}: {first}; there are {more} more such places"),
+        })
+    }
 }
 
 /// These bytes as a piece that ends before it begins.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-use super::damage::{end_of_damage, next_packet, summary};
+use super::damage::{DamageFound, end_of_damage, next_packet};
 use super::pieces::{Boundaries, PieceCutter};
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
@@ -59,7 +59,7 @@ pub struct GzipCutter {
     /// What is left of a damaged stretch.
     damaged: Range<u64>,
     /// What was damaged.
-    damage: Vec<String>,
+    damage: DamageFound,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl GzipCutter {
             pieces: None,
             member_text: 0,
             damaged: 0..0,
-            damage: Vec::new(),
+            damage: DamageFound::default(),
         })
     }
 
@@ -379,10 +379,12 @@ impl GzipCutter {
         let sought = self.input.seek(SeekFrom::Start(stretch.end));
         sought.map_err(|error| ClientError::file(&self.path, error))?;
         let Range { start, end } = stretch;
-        self.damage.push(format!(
+        self.damage.add(|| {
+            format!(
             "the gzip member at offset {member} is damaged ({what}): bytes {start} to {end} cannot be \
              read"
-        ));
+            )
+        });
         (self.gathered, self.text) = (Vec::new(), Vec::new());
         (self.position, self.cut) = (end, end);
         self.good = Good::default();
@@ -437,7 +439,7 @@ impl Cutter for GzipCutter {
     }
 
     fn damage(&self) -> Option<String> {
-        summary(&self.path, &self.damage)
+        self.damage.summary(&self.path)
     }
 
     fn remark(&self) -> Option<String> {

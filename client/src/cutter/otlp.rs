@@ -8,7 +8,7 @@ use bytes::Bytes;
 use trace_kinds::Container;
 use trace_kinds::otlp::file::{FileForm, Packet, PacketReader, ReadError};
 
-use super::damage::{next_bytes, summary};
+use super::damage::{DamageFound, next_bytes};
 use super::text::FileText;
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
@@ -32,7 +32,7 @@ pub struct OtlpCutter {
     /// What is no request, before the next one.
     damaged: Range<u64>,
     /// What was damaged.
-    damage: Vec<String>,
+    damage: DamageFound,
 }
 
 impl OtlpCutter {
@@ -55,7 +55,7 @@ impl OtlpCutter {
             torn: None,
             has_begun: false,
             damaged: 0..0,
-            damage: Vec::new(),
+            damage: DamageFound::default(),
         })
     }
 
@@ -75,7 +75,7 @@ impl OtlpCutter {
                 Err(ReadError::Damaged { offset, what }) if self.plain.is_some() => {
                     let begin = *begin.get_or_insert(offset);
                     if begin == offset {
-                        self.damage.push(format!("at byte {offset}: {what}"));
+                        self.damage.add(|| format!("at byte {offset}: {what}"));
                     }
                     continue;
                 }
@@ -164,7 +164,7 @@ impl Cutter for OtlpCutter {
     }
 
     fn damage(&self) -> Option<String> {
-        summary(self.file.path(), &self.damage)
+        self.damage.summary(self.file.path())
     }
 
     fn remark(&self) -> Option<String> {

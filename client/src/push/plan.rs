@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use storage_format::limits::AGENT_METADATA_BYTES_MAX;
-use storage_format::{AgentId, Kind, StreamId};
+use storage_format::{AgentId, Kind, StreamId, StreamNames};
 use trace_kinds::otlp::file::FileForm;
 use trace_kinds::{Container, Content};
 
@@ -302,7 +302,29 @@ impl Plan {
                 )));
             }
         }
+        self.check_derived()?;
         Ok(self)
+    }
+
+    /// Refuses a file whose stream would be taken for one that a recording derived from another
+    /// one: no query would find its events.
+    fn check_derived(&self) -> Result<(), ClientError> {
+        let mut names = StreamNames::default();
+        for source in &self.sources {
+            names.add(&source.agent, &source.stream);
+        }
+        let is_hidden = |it: &&SourceFile| names.has_source_of(it.kind, &it.agent, &it.stream);
+        match self.sources.iter().find(is_hidden) {
+            None => Ok(()),
+            Some(source) => Err(ClientError::input(format!(
+                "{} would be stream {} of agent {}, which queries omit as one that a recording \
+                 derived from the stream named before the last dot; push it by itself with --stream \
+                 NAME",
+                source.path.display(),
+                source.stream,
+                source.agent
+            ))),
+        }
     }
 }
 

@@ -509,6 +509,32 @@ async fn ctf_folders_become_agents_with_metadata() {
     );
 }
 
+/// A stream named like a derived one is hidden from queries if its source is pushed, too.
+#[test]
+fn files_that_queries_would_omit_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let spans = concat!(
+        r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0000000000000000000000000000"#,
+        r#"0001","spanId":"0000000000000001","name":"a","startTimeUnixNano":"1","#,
+        r#""endTimeUnixNano":"2"}]}]}]}"#,
+    );
+    let [source, hidden] = ["traces", "traces.spans"].map(|name| {
+        let path = folder.path().join(name);
+        fs::write(&path, format!("{spans}\n")).unwrap();
+        path
+    });
+    let plain = PlanOptions::default();
+    let reason = "would be stream traces.spans of agent";
+    check_refused(&[&source, &hidden], &plain, reason);
+    check_refused(&[folder.path()], &plain, "--stream NAME");
+    for alone in [&source, &hidden] {
+        Plan::of(std::slice::from_ref(alone), &plain).unwrap();
+    }
+    // Other kinds have no derived streams.
+    fs::write(&hidden, "text").unwrap();
+    Plan::of(&[source, hidden], &plain).unwrap();
+}
+
 fn check_refused(paths: &[&Path], options: &PlanOptions, reason: &str) {
     let paths: Vec<_> = paths.iter().map(|path| path.to_path_buf()).collect();
     let error = Plan::of(&paths, options).unwrap_err().to_string();

@@ -5,6 +5,7 @@ use std::io::Write;
 use query_engine::Progress;
 use row_formats::{Columns, Format};
 use serde_json::{Value, json};
+use storage_format::DERIVED_ENDINGS;
 
 use super::options::QueryOptions;
 use super::print::{GroupTable, explain};
@@ -12,8 +13,6 @@ use super::{CommandError, Context, Exit};
 use crate::command::progress::watched;
 use crate::http::{Client, QueryRows, QuerySpec, SkippedData};
 
-/// Endings of the names of derived streams.
-const DERIVED_ENDINGS: [&str; 4] = [".clones", ".spans", ".exceptions", ".aggregates"];
 /// Longest line of a response that is parsed: counts, groups, explanations.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
