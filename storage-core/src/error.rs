@@ -123,6 +123,9 @@ pub enum StorageError {
         /// The requested kind.
         wanted: Kind,
     },
+    /// The stream has a name of those that recordings derive from others.
+    #[error("stream `{0}` cannot come from outside: spans under such a name are derived ones")]
+    StreamReserved(StreamId),
     /// An imported storage contains an agent whose id exists on this server with different trace
     /// metadata.
     #[error("agent `{0}` has different trace metadata on this server and in the storage")]
@@ -502,6 +505,7 @@ impl StorageError {
             Self::LabelsUnknown { .. } => "labels_unknown",
             Self::NotRepairable { .. } => "storage_not_repairable",
             Self::StreamKindConflict { .. } => "stream_kind_conflict",
+            Self::StreamReserved(_) => "stream_reserved",
             Self::AgentMetadataConflict(_) => "agent_metadata_conflict",
             Self::SequenceGap { .. } => "sequence_gap",
             Self::EpochStale { .. } => "epoch_stale",

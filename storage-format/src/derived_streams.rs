@@ -1,7 +1,8 @@
 //! Streams that processors derive from others: clones, spans, exceptions, aggregates.
 //!
 //! A derived stream is named after its source. It repeats events of the source, so whoever reads
-//! both counts them twice.
+//! both counts them twice. Such names are reserved for what recordings write: packets from outside
+//! are refused in a stream of such a name, because nobody could tell what it repeats.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,6 +16,15 @@ pub const DERIVED_ENDINGS: [&str; 4] = [".clones", ".spans", ".exceptions", ".ag
 
 /// Longest name of a stream; that of a longer source is cut.
 pub const STREAM_NAME_MAX: usize = 128;
+
+/// Whether a stream from outside is refused, because its name is one of derived streams.
+#[must_use]
+pub fn is_reserved(kind: Kind, stream: &str) -> bool {
+    kind == Kind::Otlp
+        && DERIVED_ENDINGS
+            .iter()
+            .any(|ending| stream.ends_with(ending))
+}
 
 /// Whether `stream` is derived from another stream of its agent; `from` gives the names of its
 /// streams in their order, beginning with the first that is not before a name. Without its source
@@ -93,6 +103,21 @@ mod tests {
         paths.extend([stream.clone(), path("b", "traces")]);
         let names: StreamNames = paths.iter().collect();
         names.has_source_of(kind, &stream.agent, &stream.stream)
+    }
+
+    #[test]
+    fn names_of_derived_streams_are_reserved() {
+        for (kind, stream, expected) in [
+            (Kind::Otlp, "traces.spans", true),
+            (Kind::Otlp, ".clones", true),
+            (Kind::Otlp, "traces.spans.clones", true),
+            (Kind::Otlp, "traces.spans.otlp", false),
+            (Kind::Otlp, "spans", false),
+            (Kind::Otlp, "traces", false),
+            (Kind::Chrome, "traces.spans", false),
+        ] {
+            assert_eq!(is_reserved(kind, stream), expected, "{kind} {stream}");
+        }
     }
 
     #[test]

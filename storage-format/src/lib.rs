@@ -52,7 +52,7 @@ pub mod tier_file;
 mod time_basis;
 mod varint;
 
-pub use derived_streams::{DERIVED_ENDINGS, STREAM_NAME_MAX, StreamNames, is_derived};
+pub use derived_streams::{DERIVED_ENDINGS, STREAM_NAME_MAX, StreamNames, is_derived, is_reserved};
 pub use descriptor::{Descriptor, DescriptorError};
 pub use error::{FormatError, FormatErrorKind};
 pub use id::{AgentId, DataFileId, IdError, LeafId, StorageId, StreamId};

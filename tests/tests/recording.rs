@@ -141,6 +141,42 @@ fn check_derived(server: &Server, storage: &str) {
     assert_eq!((of_copy(&clones, &[]), shown(&clones)), (2, json!(2)));
 }
 
+/// Queries omit them, so that spans from outside would be missing in every answer.
+#[test]
+fn streams_of_derived_spans_are_closed_to_agents() {
+    let (_folder, _server, mut api) = Server::fresh();
+    let (id, storage) = record_now(&mut api, json!({ "name": "first" }));
+    send_spans(&mut api, "shop", &[span(1, 1, 0, "buy")]);
+    stop(&mut api, &id);
+    let declared = |kind: &str| Some(json!({ "kind": kind }));
+    for (name, kind, status) in [
+        ("x.spans", "otlp", 422),
+        ("traces.clones", "otlp", 422),
+        ("x.spans", "chrome", 200),
+        ("spans", "otlp", 200),
+    ] {
+        let path = format!("/agents/shop/streams/{name}");
+        let answer = api.call("PUT", &path, declared(kind).as_ref());
+        assert_eq!(answer.status, status, "{name} {kind}: {}", answer.brief());
+        if status == 422 {
+            assert_eq!(answer.json()["code"], "stream_reserved");
+        }
+    }
+    let before = packets(&mut api, &storage);
+    for place in ["", &format!("/storages/{storage}")] {
+        let path = format!("/api/v1{place}/agents/shop/streams/traces.clones/packets");
+        let request = Request::new("POST", &path)
+            .header("content-type", "application/octet-stream")
+            .header("tracehold-epoch", &u64::MAX.saturating_sub(1).to_string())
+            .header("tracehold-sequence", "0")
+            .body(b"\n\0");
+        let refused = api.send(&request).unwrap();
+        assert_eq!(refused.status, 422, "{path}: {}", refused.brief());
+        assert_eq!(refused.json()["code"], "stream_reserved", "{path}");
+    }
+    assert_eq!(packets(&mut api, &storage), before);
+}
+
 #[test]
 fn spans_are_recorded_cloned_extracted_and_aggregated() {
     let (_folder, server, mut api) = Server::fresh();

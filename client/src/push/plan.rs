@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use storage_format::limits::AGENT_METADATA_BYTES_MAX;
-use storage_format::{AgentId, Kind, StreamId, StreamNames};
+use storage_format::{AgentId, Kind, StreamId, is_reserved};
 use trace_kinds::otlp::file::FileForm;
 use trace_kinds::{Container, Content};
 
@@ -247,7 +247,12 @@ impl Plan {
         method: CutMethod,
     ) -> Result<(), ClientError> {
         let metadata = fs::metadata(&path).map_err(|error| ClientError::file(&path, error))?;
-        let stream = id_text(word).parse().map_err(|error| id_error(&error))?;
+        let mut id = id_text(word);
+        if is_reserved(kind, &id) {
+            // Under that name, queries would omit it as a repeat of another stream.
+            id = id_text(&format!("{word}.{kind}"));
+        }
+        let stream = id.parse().map_err(|error| id_error(&error))?;
         self.sources.push(SourceFile {
             path,
             agent: agent.clone(),
@@ -302,29 +307,7 @@ impl Plan {
                 )));
             }
         }
-        self.check_derived()?;
         Ok(self)
-    }
-
-    /// Refuses a file whose stream would be taken for one that a recording derived from another
-    /// one: no query would find its events.
-    fn check_derived(&self) -> Result<(), ClientError> {
-        let mut names = StreamNames::default();
-        for source in &self.sources {
-            names.add(&source.agent, &source.stream);
-        }
-        let is_hidden = |it: &&SourceFile| names.has_source_of(it.kind, &it.agent, &it.stream);
-        match self.sources.iter().find(is_hidden) {
-            None => Ok(()),
-            Some(source) => Err(ClientError::input(format!(
-                "{} would be stream {} of agent {}, which queries omit as one that a recording \
-                 derived from the stream named before the last dot; push it by itself with --stream \
-                 NAME",
-                source.path.display(),
-                source.stream,
-                source.agent
-            ))),
-        }
     }
 }
 

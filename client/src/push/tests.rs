@@ -509,30 +509,27 @@ async fn ctf_folders_become_agents_with_metadata() {
     );
 }
 
-/// A stream named like a derived one is hidden from queries if its source is pushed, too.
+/// Queries omit spans in a stream named like a derived one.
 #[test]
-fn files_that_queries_would_omit_are_refused() {
+fn files_of_spans_do_not_become_streams_of_derived_ones() {
     let folder = tempfile::tempdir().unwrap();
     let spans = concat!(
         r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0000000000000000000000000000"#,
         r#"0001","spanId":"0000000000000001","name":"a","startTimeUnixNano":"1","#,
         r#""endTimeUnixNano":"2"}]}]}]}"#,
     );
-    let [source, hidden] = ["traces", "traces.spans"].map(|name| {
-        let path = folder.path().join(name);
-        fs::write(&path, format!("{spans}\n")).unwrap();
-        path
-    });
-    let plain = PlanOptions::default();
-    let reason = "would be stream traces.spans of agent";
-    check_refused(&[&source, &hidden], &plain, reason);
-    check_refused(&[folder.path()], &plain, "--stream NAME");
-    for alone in [&source, &hidden] {
-        Plan::of(std::slice::from_ref(alone), &plain).unwrap();
-    }
+    let names = |content: &str| {
+        for name in ["traces", "traces.spans", "x.clones"] {
+            fs::write(folder.path().join(name), format!("{content}\n")).unwrap();
+        }
+        let plan = Plan::of(&[folder.path().to_path_buf()], &PlanOptions::default()).unwrap();
+        let streams = plan.sources.iter().map(|source| source.stream.to_string());
+        streams.collect::<Vec<_>>()
+    };
+    let renamed = ["traces", "traces.spans.otlp", "x.clones.otlp"];
+    assert_eq!(names(spans), renamed);
     // Other kinds have no derived streams.
-    fs::write(&hidden, "text").unwrap();
-    Plan::of(&[source, hidden], &plain).unwrap();
+    assert_eq!(names("text"), ["traces", "traces.spans", "x.clones"]);
 }
 
 fn check_refused(paths: &[&Path], options: &PlanOptions, reason: &str) {

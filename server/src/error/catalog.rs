@@ -215,6 +215,10 @@ const CATALOG: &[Entry] = catalog! {
     422 "position_invalid" "the position is invalid",
         "a stream could not distinguish a repeat of the packet from the packet after it",
         "begin a new epoch, and count sequences from 0";
+    422 "stream_reserved" "the name of the stream is reserved",
+        "queries omit spans in streams that end in .clones, .spans, .exceptions or .aggregates, as \
+         repeats of those that a recording derived them from",
+        "push them to a stream of another name";
     429 "busy" "the server is busy",
         "packets arrive faster than the disk writes them",
         "push the same packets again after Retry-After";

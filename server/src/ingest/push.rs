@@ -11,7 +11,7 @@ use storage_core::{
     Accepted, Engine, NewPacket, PendingPush, Push, PushOutcome, StorageError, packet_charge,
 };
 use storage_format::batch::RecordHeader;
-use storage_format::{AgentId, Kind, StreamId, StreamPosition, batch};
+use storage_format::{AgentId, Kind, StreamId, StreamPosition, batch, is_reserved};
 use trace_kinds::StreamContext;
 
 use super::admission::{Reservation, is_busy};
@@ -126,12 +126,18 @@ impl Pusher {
     pub(super) fn kind(&self, target: &Target) -> Result<Kind, StorageError> {
         let agent = self.engine.agents().get(&target.agent)?;
         let stream = agent.stream(&target.stream);
-        stream
-            .map(|stream| stream.kind)
-            .ok_or_else(|| StorageError::StreamNotFound {
-                agent: target.agent.clone(),
-                stream: target.stream.clone(),
-            })
+        let kind =
+            stream
+                .map(|stream| stream.kind)
+                .ok_or_else(|| StorageError::StreamNotFound {
+                    agent: target.agent.clone(),
+                    stream: target.stream.clone(),
+                })?;
+        // A recording may have declared it.
+        if is_reserved(kind, target.stream.as_str()) {
+            return Err(StorageError::StreamReserved(target.stream.clone()));
+        }
+        Ok(kind)
     }
 
     async fn push_one(

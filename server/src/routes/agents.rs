@@ -9,9 +9,9 @@ use axum::extract::{Extension, Path, State};
 use ctf::Leniency;
 use http::{HeaderMap, StatusCode, Uri};
 use serde::{Deserialize, Serialize};
-use storage_core::{Agent, AgentSpec, LeafKey, StreamActivity};
+use storage_core::{Agent, AgentSpec, LeafKey, StorageError, StreamActivity};
 use storage_format::agent_file::StreamSpec;
-use storage_format::{AgentId, Codec, LeafType, StreamId};
+use storage_format::{AgentId, Codec, LeafType, StreamId, is_reserved};
 use utoipa::{IntoParams, ToSchema};
 
 use super::json::{read_body, read_json};
@@ -414,7 +414,7 @@ fn metadata_invalid(error: &ctf::MetadataError) -> Problem {
     request_body = StreamDeclaration,
     responses(
         (status = 200, body = StreamDocument, description = "The stream"),
-        NotFound, Conflict,
+        NotFound, Conflict, UnprocessableEntity,
     ),
 )]
 pub(super) async fn declare_stream(
@@ -438,6 +438,9 @@ pub(super) async fn declare_stream(
             .as_deref()
             .map_or(Ok(Codec::Zstd), parse_name)?,
     };
+    if is_reserved(spec.kind, spec.id.as_str()) {
+        return Err(StorageError::StreamReserved(spec.id).into());
+    }
     let stream: StreamSpec = app.engine.agents().declare_stream(&agent, spec).await?;
     Ok(Json(StreamDocument::of(&app, &agent, &stream, &caller)))
 }

@@ -23,7 +23,7 @@ use super::packets::position_fields;
 use super::page::{Page, limit_of, not_an_id, query};
 use super::refusals::{
     BadRequest, Conflict, InsufficientStorage, NotFound, PayloadTooLarge, TooManyRequests,
-    UnsupportedMediaType,
+    UnprocessableEntity, UnsupportedMediaType,
 };
 use crate::app_state::AppState;
 use crate::problem::Problem;
@@ -374,7 +374,8 @@ pub(super) async fn buffer(State(app): State<Arc<AppState>>) -> Json<BufferDocum
         (status = 200, body = ReceiptsDocument, description = "Durable in every recording"),
         (status = 202, body = ReceiptsDocument, description = "Accepted, not durable yet"),
         BadRequest, NotFound, Conflict,
-        PayloadTooLarge, UnsupportedMediaType, TooManyRequests, InsufficientStorage,
+        PayloadTooLarge, UnsupportedMediaType, UnprocessableEntity, TooManyRequests,
+        InsufficientStorage,
     ),
 )]
 pub(super) async fn push(
