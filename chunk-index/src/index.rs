@@ -107,6 +107,14 @@ impl<T: Clone> Column<T> {
         self.blocks.get(block).is_some_and(Option::is_some)
     }
 
+    fn truncate(&mut self, values: usize) {
+        self.blocks.truncate(values.div_ceil(BLOCK_CHUNKS));
+        let rest = values % BLOCK_CHUNKS;
+        if let Some(Some(block)) = self.blocks.last_mut().filter(|_| rest > 0) {
+            Arc::make_mut(block).truncate(rest);
+        }
+    }
+
     pub(crate) fn push(&mut self, value: T) {
         match self.blocks.last_mut() {
             Some(Some(block)) if block.len() < BLOCK_CHUNKS => Arc::make_mut(block).push(value),
@@ -153,6 +161,18 @@ impl Index {
         for (dimension, summary) in self.dimensions.iter_mut().zip(summary.dimensions) {
             dimension.limits.push((summary.zone, summary.dictionary));
             dimension.filters.push(summary.filter);
+        }
+    }
+
+    /// Removes the chunks from number `chunks` on. All blocks must be loaded.
+    pub fn truncate(&mut self, chunks: usize) {
+        self.chunks.truncate(chunks);
+        self.statistics.truncate(chunks);
+        self.sketches.truncate(self.statistics.blocks.len());
+        self.slowest.truncate(chunks);
+        for dimension in &mut self.dimensions {
+            dimension.limits.truncate(chunks);
+            dimension.filters.truncate(chunks);
         }
     }
 
@@ -277,6 +297,12 @@ impl Index {
             name: name.to_owned(),
             bytes: Some(bytes.into()),
         });
+    }
+
+    /// Removes an attachment.
+    pub fn detach(&mut self, name: &str) {
+        self.attachments
+            .retain(|attachment| attachment.name != name);
     }
 
     /// The bytes of an attachment, if it exists and is loaded.

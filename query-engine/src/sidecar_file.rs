@@ -164,13 +164,22 @@ impl OpenSidecar {
     }
 }
 
-/// The complete index of `path`, if it belongs to the file, and the bytes of the sidecar.
-pub(crate) fn usable(path: &Path) -> Option<(Index, u64)> {
+/// The complete index of `path`, which may be of other bytes, and the bytes of the sidecar.
+pub(crate) fn found(path: &Path) -> Option<(Index, u64)> {
     let bytes = fs::read(sidecar_path(path)).ok()?;
     let index = Sidecar::read(&bytes).ok()?;
+    Some((index, bytes.len() as u64))
+}
+
+/// The complete index of `path`, if it belongs to the file, and the bytes of the sidecar.
+pub(crate) fn usable(path: &Path) -> Option<(Index, u64)> {
+    found(path).filter(|(index, _)| is_of(path, index))
+}
+
+/// Whether an index belongs to the file at `path`.
+pub(crate) fn is_of(path: &Path, index: &Index) -> bool {
     let stamp = index.attachment(FileStamp::NAME).map(AsRef::as_ref);
-    let is_same = check_identity(path, index.identity(), stamp).is_ok();
-    is_same.then_some((index, bytes.len() as u64))
+    check_identity(path, index.identity(), stamp).is_ok()
 }
 
 #[cfg(test)]

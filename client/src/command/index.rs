@@ -198,6 +198,7 @@ fn update_text(update: &Update) -> String {
     match update {
         Update::Fresh => "up to date".to_owned(),
         Update::Extended(fields) => format!("added {}", fields.join(", ")),
+        Update::Grown => "grown".to_owned(),
         Update::Built => "built".to_owned(),
         Update::Empty => "none".to_owned(),
     }
@@ -211,6 +212,7 @@ fn document(file: &str, indexed: &Indexed) -> Value {
         "update": match &indexed.update {
             Update::Fresh => "fresh",
             Update::Extended(_) => "extended",
+            Update::Grown => "grown",
             Update::Built => "built",
             Update::Empty => "empty",
         },

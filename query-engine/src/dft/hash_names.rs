@@ -99,6 +99,18 @@ pub(crate) fn dictionary_of(names: &HashNames) -> Option<FileDictionary> {
     }))
 }
 
+/// The attachment `dft.names` of a file that has grown. Its index has the dictionary that
+/// [`dictionary_of`] made of the names `before`.
+pub(crate) fn encode_grown_names(names: &HashNames, before: Option<&HashNames>) -> Vec<u8> {
+    let is_before = |name: &DftName<'_>| {
+        let hash = value_of(name.hash, None);
+        before.is_some_and(|before| before.text(DICTIONARY_KIND, &hash).is_some())
+    };
+    encode_dft_names(&sorted(names), |name| {
+        is_in_dictionary(name) && is_before(name)
+    })
+}
+
 /// The attachment `dft.names`. With `has_dictionary` the index contains the dictionary that
 /// [`dictionary_of`] made of the same names, and the hashes in it are not stored twice.
 pub(crate) fn encode_names(names: &HashNames, has_dictionary: bool) -> Vec<u8> {
@@ -169,13 +181,9 @@ impl<'a> StoredNames<'a> {
     }
 }
 
-/// Reads what [`encode_names`] wrote without a dictionary; `None` if it is damaged or of another
-/// version.
-pub(crate) fn decode_names(bytes: &[u8]) -> Option<HashNames> {
-    decode_names_with(bytes, None)
-}
-
-fn decode_names_with(bytes: &[u8], dictionary: Option<&FileDictionary>) -> Option<HashNames> {
+/// Reads what [`encode_names`] wrote; `None` if it is damaged, of another version, or refers to
+/// another dictionary.
+pub(crate) fn decode_names(bytes: &[u8], dictionary: Option<&FileDictionary>) -> Option<HashNames> {
     let mut names = HashNames::default();
     for name in StoredNames::decode(bytes, dictionary)?.iter() {
         names.insert(name.kind, name.hash(), name.text);
@@ -227,16 +235,16 @@ mod tests {
             }
             let dictionary = dictionary_of(&table).unwrap();
             let apart = encode_names(&table, true);
-            prop_assert_eq!(decode_names_with(&apart, Some(&dictionary)), Some(table.clone()));
+            prop_assert_eq!(decode_names(&apart, Some(&dictionary)), Some(table.clone()));
             if !dictionary.is_empty() {
-                prop_assert_eq!(decode_names(&apart), None);
+                prop_assert_eq!(decode_names(&apart, None), None);
                 let rest = (1..dictionary.len()).filter_map(|at| dictionary.entry(at));
                 let shorter = FileDictionary::new(rest);
-                prop_assert_eq!(decode_names_with(&apart, shorter.as_ref()), None);
+                prop_assert_eq!(decode_names(&apart, shorter.as_ref()), None);
             }
             let bytes = encode_names(&table, false);
-            prop_assert_eq!(decode_names(&bytes), Some(table));
-            prop_assert_eq!(decode_names(&bytes[..cut.index(bytes.len())]), None);
+            prop_assert_eq!(decode_names(&bytes, None), Some(table));
+            prop_assert_eq!(decode_names(&bytes[..cut.index(bytes.len())], None), None);
         }
     }
 }

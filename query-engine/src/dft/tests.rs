@@ -22,6 +22,7 @@ use crate::{GroupSpec, Limits, ReadError, Report, Request, Scratch, count, group
 mod columns;
 mod corpus;
 mod damage;
+mod growth;
 mod hashes;
 mod summaries;
 mod updates;

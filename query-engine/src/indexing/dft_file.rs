@@ -6,7 +6,7 @@ use std::path::Path;
 
 use chunk_index::{
     Checkpoint, Chunk, ChunkBuilder, ChunkSummary, DftDamage, DftFacts, DftNames, DistinctValues,
-    FileDictionary, FileStamp, Identity, Index, IndexConfig, Window,
+    FileDictionary, FileStamp, Identity, Index, IndexConfig,
 };
 use query_language::{FieldPath, FieldTable};
 use trace_kinds::dft::{
@@ -16,6 +16,7 @@ use trace_kinds::dft::{
 use trace_kinds::gzip::{Entry, GzipDamage, ScanOptions, TextSink};
 use trace_kinds::{Decoded, Event};
 
+use super::checkpoints::{Begin, checkpoint, compressed_range};
 use super::columns::{BuiltColumns, ColumnsSink};
 use super::sidecar_writer::ChecksummedFile;
 use crate::dft::hash_names::{
@@ -150,13 +151,15 @@ fn attempt(
 }
 
 /// An index in the making.
-struct Build<'o> {
+pub(super) struct Build<'o> {
     options: &'o BuildOptions,
+    /// Where the source begins in the file.
+    begin: Begin,
     lines: Lines,
     decoder: DftDecoder,
     shapes: Shapes,
     visitor: Visitor,
-    decoded: Decoded,
+    pub(super) decoded: Decoded,
     /// The open chunk.
     chunk: Chunk,
     chunks: Vec<(Chunk, ChunkSummary)>,
@@ -202,24 +205,37 @@ impl DftVisitor for Visit<'_, '_> {
 }
 
 impl<'o> Build<'o> {
+    /// Begins at the start of a file.
     fn new(options: &'o BuildOptions, unit: TimeUnit) -> Self {
+        Self::at(Begin::default(), HashNames::default(), (options, unit))
+    }
+
+    /// Begins after a part of a file that declares `names`.
+    pub(super) fn at(
+        begin: Begin,
+        names: HashNames,
+        (options, unit): (&'o BuildOptions, TimeUnit),
+    ) -> Self {
         let mut table = FieldTable::new();
         let mut builder = ChunkBuilder::new(options.config.clone(), &mut table);
         builder.share_by_shape(&SHAPED_FIELDS);
         builder.collect_distinct(&FieldPath::new(DICTIONARY_FIELD));
-        let visitor = Visitor {
-            builder,
-            names: HashNames::default(),
-        };
+        let visitor = Visitor { builder, names };
         Build {
             options,
+            begin,
             lines: Lines::default(),
             // Without names, the value of a text field is the text in the record, as it is indexed.
             decoder: DftDecoder::new(&table, Names::default(), unit),
             shapes: Shapes::default(),
             visitor,
             decoded: Decoded::default(),
-            chunk: Chunk::default(),
+            chunk: Chunk {
+                raw_offset: begin.raw_offset,
+                first_line: begin.line,
+                number: begin.chunks,
+                ..Chunk::default()
+            },
             chunks: Vec::new(),
             entries: Vec::new(),
             columns: None,
@@ -228,7 +244,7 @@ impl<'o> Build<'o> {
         }
     }
 
-    fn plain(&mut self, source: &mut ChecksummedFile) -> std::io::Result<()> {
+    pub(super) fn plain(&mut self, source: &mut impl Read) -> std::io::Result<()> {
         let mut buffer = vec![0; READ_BYTES];
         loop {
             match source.read(&mut buffer)? {
@@ -331,13 +347,18 @@ impl<'o> Build<'o> {
         self.chunks.push((chunk, builder.finish()));
     }
 
-    fn finish(
+    /// Ends the last line.
+    pub(super) fn end(&mut self) {
+        let mut lines = std::mem::take(&mut self.lines);
+        let _whole = lines.finish(|part| self.part(part));
+    }
+
+    pub(super) fn finish(
         mut self,
         (identity, stamp): (Identity, Option<FileStamp>),
         damage: Vec<GzipDamage>,
     ) -> Result<Pass, ReadError> {
-        let mut lines = std::mem::take(&mut self.lines);
-        let _whole = lines.finish(|part| self.part(part));
+        self.end();
         self.cut();
         let checkpoints: Vec<Checkpoint> = self.entries.into_iter().map(checkpoint).collect();
         for (chunk, _) in &mut self.chunks {
@@ -368,13 +389,13 @@ impl<'o> Build<'o> {
 pub(super) struct Pass {
     pub(super) chunks: Vec<(Chunk, ChunkSummary)>,
     columns: Option<BuiltColumns>,
-    checkpoints: Vec<Checkpoint>,
-    identity: Identity,
-    stamp: Option<FileStamp>,
+    pub(super) checkpoints: Vec<Checkpoint>,
+    pub(super) identity: Identity,
+    pub(super) stamp: Option<FileStamp>,
     unit: TimeUnit,
     /// The values to build filters of.
     members: Option<DistinctValues>,
-    names: HashNames,
+    pub(super) names: HashNames,
     pub(super) decoded: Decoded,
     pub(super) text_bytes: u64,
     pub(super) damage: Vec<GzipDamage>,
@@ -441,7 +462,11 @@ impl TextSink for Build<'_> {
         } else {
             self.cut();
         }
-        self.entries.push(entry);
+        self.entries.push(Entry {
+            bit_offset: self.begin.offset * 8 + entry.bit_offset,
+            text_offset: self.begin.raw_offset + entry.text_offset,
+            ..entry
+        });
     }
 
     fn text(&mut self, text: &[u8]) -> ControlFlow<()> {
@@ -462,35 +487,4 @@ fn after_line(text: &[u8], len: u64) -> usize {
         .unwrap_or(usize::MAX)
         .min(text.len());
     memchr::memchr(b'\n', &text[from..]).map_or(text.len(), |newline| from + newline + 1)
-}
-
-fn checkpoint(entry: Entry) -> Checkpoint {
-    let offset = entry.bit_offset.div_ceil(8);
-    Checkpoint {
-        raw_offset: entry.text_offset,
-        offset,
-        // At most seven.
-        bits: u8::try_from(offset * 8 - entry.bit_offset).unwrap_or(0),
-        window: match entry.window {
-            None => Window::Member,
-            Some(window) => Window::Loaded(window.into_vec()),
-        },
-    }
-}
-
-/// The bytes of the file between the checkpoint before the chunk and the one after it.
-fn compressed_range(checkpoints: &[Checkpoint], chunk: &Chunk, file_len: u64) -> (u64, u64) {
-    let end = chunk.raw_offset + chunk.raw_length;
-    let first = checkpoints.partition_point(|c| c.raw_offset <= chunk.raw_offset);
-    let start = match first.checked_sub(1).and_then(|at| checkpoints.get(at)) {
-        Some(checkpoint) => checkpoint.offset - u64::from(checkpoint.bits > 0),
-        None => 0,
-    };
-    let next = checkpoints
-        .iter()
-        .find(|checkpoint| checkpoint.raw_offset >= end);
-    (
-        start,
-        next.map_or(file_len, |checkpoint| checkpoint.offset) - start,
-    )
 }

@@ -7,16 +7,17 @@ use trace_kinds::gzip::GzipDamage;
 
 use super::columns::remove_columns;
 use super::dft_file::{BuildOptions, Built, build, pass};
+use super::dft_growth;
 use super::sidecar_writer::{remove_derived, write_sidecar};
 use super::update::{Indexed, Update, summary};
 use crate::dft::{columns_of, damage_of, damage_text, head_of};
-use crate::sidecar_file::{refresh_stamp, sidecar_path, usable};
+use crate::sidecar_file::{found, is_of, refresh_stamp, sidecar_path};
 use crate::source::Scratch;
 use crate::{LocalFile, ReadError};
 
 /// Brings the sidecar of the DFTracer file at `path` up to date with `options`: does nothing if it
-/// is, adds dimensions if only these are missing, and rebuilds it otherwise or if `rebuild` is set.
-/// A sidecar that is damaged or belongs to another file is rebuilt.
+/// is, adds dimensions if only these are missing, adds what was appended to the file, and rebuilds it
+/// otherwise or if `rebuild` is set. A sidecar that is damaged or belongs to another file is rebuilt.
 ///
 /// # Errors
 ///
@@ -27,11 +28,14 @@ pub fn update_sidecar(
     rebuild: bool,
     scratch: &mut Scratch,
 ) -> Result<Indexed, ReadError> {
-    let old = if rebuild { None } else { usable(path) };
+    let old = if rebuild { None } else { found(path) };
     let old = old.filter(|(index, _)| !index.chunks().is_empty());
     let Some((mut index, mut sidecar_bytes)) = old else {
         return built(path, options, scratch);
     };
+    if !is_of(path, &index) {
+        return grown(path, options, index, scratch);
+    }
     let mut columns_bytes = None;
     if options.columns {
         columns_bytes = columns_of(path, &index, &options.config);
@@ -106,6 +110,32 @@ fn built(path: &Path, options: &BuildOptions, scratch: &mut Scratch) -> Result<I
         columns_bytes,
         fault: fault_of(path, &damage, scratch)?,
         ..summary(Update::Built, &index, sidecar_bytes)
+    })
+}
+
+/// Extends the index of a file that has grown, and rebuilds that of any other.
+fn grown(
+    path: &Path,
+    options: &BuildOptions,
+    index: Index,
+    scratch: &mut Scratch,
+) -> Result<Indexed, ReadError> {
+    let config = &options.config;
+    let is_current = config.work(index.config_hash(), &index.dimensions()) == Work::Nothing;
+    let extended = if is_current && !options.columns {
+        dft_growth::extended(path, options, index, scratch)?
+    } else {
+        None
+    };
+    let Some((index, broken)) = extended else {
+        return built(path, options, scratch);
+    };
+    // They are of the shorter file.
+    remove_columns(path)?;
+    let sidecar_bytes = write_sidecar(path, &index)?;
+    Ok(Indexed {
+        broken: Some(broken),
+        ..summary(Update::Grown, &index, sidecar_bytes)
     })
 }
 

@@ -163,7 +163,7 @@ impl Build {
         chunk_bytes: u64,
     ) -> Result<Option<Build>, ReadError> {
         let facts = |old: &Index| LeafFacts::decode(old.attachment(LeafFacts::NAME)?).ok();
-        let names = |old: &Index| decode_names(old.attachment(DftNames::NAME)?);
+        let names = |old: &Index| decode_names(old.attachment(DftNames::NAME)?, None);
         let is_chrome = leaf.path.kind == Kind::Chrome;
         let unpaired = |old: &Index| of_attachment(old.attachment(ChromeUnpaired::NAME)?);
         let old = old.filter(|old| facts(old).is_some() && (!is_chrome || unpaired(old).is_some()));

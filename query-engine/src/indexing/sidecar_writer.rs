@@ -99,6 +99,8 @@ pub(crate) struct ChecksummedFile {
     stamp: Option<FileStamp>,
     checksum: u32,
     len: u64,
+    /// The length and the checksum of what the file begins with.
+    before: Option<(u64, u64)>,
     progress: Progress,
 }
 
@@ -114,8 +116,17 @@ impl ChecksummedFile {
             file,
             checksum: 0,
             len: 0,
+            before: None,
             progress: progress.clone(),
         })
+    }
+
+    /// Goes on at `offset`. Reading fails where it shows that the file does not begin with the one
+    /// of this length and checksum.
+    pub(crate) fn resume(&mut self, offset: u64, before: (u64, u64)) -> io::Result<()> {
+        self.before = Some(before);
+        io::copy(&mut self.by_ref().take(offset), &mut io::sink())?;
+        Ok(())
     }
 
     /// Reads the rest of the file; its identity, and its stamp if it was at rest.
@@ -132,11 +143,25 @@ impl ChecksummedFile {
 
 impl Read for ChecksummedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.file.read(buffer)?;
+        let before = self.before.filter(|(length, _)| self.len < *length);
+        let most = before.map_or(u64::MAX, |(length, _)| length - self.len);
+        let most = usize::try_from(most)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        let read = self.file.read(&mut buffer[..most])?;
         self.checksum = crc32c::crc32c_append(self.checksum, &buffer[..read]);
         self.len += read as u64;
         self.progress.add_bytes(read as u64);
-        Ok(read)
+        match before {
+            Some((length, checksum))
+                if self.len == length && u64::from(self.checksum) != checksum =>
+            {
+                Err(io::Error::other(
+                    "the file begins with other bytes than before",
+                ))
+            }
+            _ => Ok(read),
+        }
     }
 }
 

@@ -9,6 +9,8 @@ pub enum Update {
     Fresh,
     /// These dimensions were added.
     Extended(Vec<String>),
+    /// The file has grown, and what was appended was added.
+    Grown,
     /// The sidecar was built.
     Built,
     /// The file has no content, so it has no sidecar.

@@ -69,7 +69,7 @@ impl OpenLeaf {
         let unit_known =
             before.declared().unit.is_some() || self.context.unit == TimeUnit::default();
         let stored = sidecar.undamaged_attachment(DftNames::NAME)?;
-        let names = stored.and_then(|bytes| decode_names(&bytes));
+        let names = stored.and_then(|bytes| decode_names(&bytes, None));
         Ok(!unit_known || names.is_none_or(|names| !names.is_empty()))
     }
 

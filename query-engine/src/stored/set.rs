@@ -604,7 +604,7 @@ impl OpenLeaf {
         let (mut names, mut from) = (HashNames::default(), 0);
         if let Some(sidecar) = &self.sidecar
             && let Some(bytes) = sidecar.undamaged_attachment(DftNames::NAME)?
-            && let Some(decoded) = decode_names(&bytes)
+            && let Some(decoded) = decode_names(&bytes, None)
         {
             (names, from) = (decoded, sidecar.index().identity().length);
         }

@@ -5,7 +5,7 @@ use chunk_index::{BlockKind, ChunkFilter, Sidecar};
 use super::*;
 
 /// The hash of a file: digits, digits that spell a power of ten, or letters.
-fn hash(file: u64) -> String {
+pub(super) fn hash(file: u64) -> String {
     match file % 50 {
         0 => format!("{file:08}e0000002"),
         1 => format!("{:016}", file * 7_919),
@@ -26,7 +26,7 @@ fn event(text: &mut String, id: u64, hash: &str) {
 }
 
 /// Events of many files, some of which nobody declares.
-fn version_2(first: u64, files: u64, declares_all: bool) -> Vec<u8> {
+pub(super) fn version_2(first: u64, files: u64, declares_all: bool) -> Vec<u8> {
     let mut text = String::new();
     for file in first..first + files {
         if declares_all || file % 97 != 0 {
