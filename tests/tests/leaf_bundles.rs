@@ -87,6 +87,43 @@ fn provenance(api: &mut Api, storage: &str) -> Vec<(Value, Value)> {
         .collect()
 }
 
+/// Reports of a long stream each say where the packets of the next one begin.
+#[test]
+fn provenance_is_reported_in_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &settings());
+    let mut api = server.api();
+    let (streams, packets) = (2, 6);
+    let storage = filled(&mut api, "parts", streams, packets);
+    for stream in 0..streams {
+        let path = format!("/storages/{storage}/agents/host/streams/s{stream}/provenance");
+        let mut first_number = 0;
+        // The last packets are not in the storage.
+        for (first, expected) in [(0, 2), (2, 2), (4, 2), (6, 0)] {
+            let ranges: Vec<[u64; 5]> = (first..first + 2)
+                .map(|sequence| [sequence, sequence * 100, 100, sequence, 1])
+                .collect();
+            let body = json!({
+                "epoch": 1, "path": format!("/trace/{stream}"), "file_bytes": 1000,
+                "first_number": first_number, "packets": ranges,
+            });
+            let kept = api.done("PUT", &path, Some(&body));
+            assert_eq!(kept["packets"], expected, "{first}: {kept}");
+            if expected == 0 {
+                assert!(kept["next_number"].is_null(), "{kept}");
+            } else {
+                // The packets of the streams take turns.
+                let last = (first + 1) * streams + stream;
+                assert_eq!(kept["next_number"], last + 1, "{kept}");
+                first_number = last + 1;
+            }
+        }
+    }
+    let origins = provenance(&mut api, &storage);
+    assert_eq!(origins.len() as u64, streams * packets);
+    assert!(origins.iter().all(|(_, path)| path.is_string()));
+}
+
 #[test]
 fn a_storage_of_many_streams_ends_as_a_handful_of_files() {
     let folder = tempfile::tempdir().unwrap();

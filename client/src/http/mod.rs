@@ -36,8 +36,8 @@ pub use io_trace::{IoTraceStart, IoTraceStatus};
 pub use jobs::Job;
 pub use labels::{Label, LabelType, LabelTypeValue};
 pub use packets::{
-    GrownFrom, NextSequence, PacketInfo, PacketOrigin, PacketProvenance, ProvenanceReport,
-    PushTarget, Receipt, Receipts,
+    GrownFrom, KeptProvenance, NextSequence, PacketInfo, PacketOrigin, PacketProvenance,
+    ProvenanceReport, PushTarget, Receipt, Receipts,
 };
 pub use problem::Problem;
 pub use query::{QueryRows, QuerySpec, SkippedData};

@@ -72,6 +72,15 @@ pub struct ProvenanceReport {
     pub packets: Vec<[u64; 5]>,
 }
 
+/// What the server stored of a [`ProvenanceReport`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct KeptProvenance {
+    /// Lower bound of the numbers of the packets after those reported; `None` if no packet of the
+    /// report is in the storage.
+    #[serde(default)]
+    pub next_number: Option<u64>,
+}
+
 /// A file before it grew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct GrownFrom {
@@ -206,7 +215,7 @@ impl Client {
         agent: &str,
         stream: &str,
         origin: &ProvenanceReport,
-    ) -> Result<Value, ClientError> {
+    ) -> Result<KeptProvenance, ClientError> {
         let storage = storage.to_string();
         let path = [
             "storages",

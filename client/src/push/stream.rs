@@ -265,8 +265,10 @@ impl StreamPush {
             Ok(identity) => identity.map_err(|error| ClientError::file(&path, error))?,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
         };
+        // The server looks for the packets of a report behind those of the one before.
+        let mut first_numbers = vec![0; storages.len()];
         for packets in packets.chunks(REPORTED_PACKETS_MAX) {
-            let origin = ProvenanceReport {
+            let mut origin = ProvenanceReport {
                 epoch,
                 path: path.display().to_string(),
                 file_bytes: identity.length,
@@ -276,12 +278,14 @@ impl StreamPush {
                 first_number: 0,
                 packets: packets.iter().map(PacketProvenance::numbers).collect(),
             };
-            for storage in storages {
+            for (storage, first_number) in storages.iter().zip(&mut first_numbers) {
                 let (agent, stream) = (&target.agent, &target.stream);
+                origin.first_number = *first_number;
                 let reported = self
                     .client
                     .report_provenance(*storage, agent, stream, &origin);
-                reported.await?;
+                let next_number = reported.await?.next_number;
+                *first_number = next_number.unwrap_or(*first_number);
             }
         }
         Ok(())

@@ -66,6 +66,15 @@ pub(crate) struct ReportedProvenance {
     pub(crate) ranges: Vec<PacketRange>,
 }
 
+/// What was stored of a report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// Number of its packets that are in the storage.
+    pub(crate) packets: u64,
+    /// The number after that of the last one.
+    pub(crate) next_number: Option<u64>,
+}
+
 /// Why provenance cannot be stored.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ProvenanceError {
@@ -81,7 +90,7 @@ impl Provenances {
         self.0.lock().await
     }
 
-    /// Stores the reported provenance of packets that are in the storage; returns their number.
+    /// Stores the reported provenance of packets that are in the storage.
     ///
     /// # Errors
     /// When the storage does not exist, cannot be written, or what was reported before cannot be
@@ -91,7 +100,7 @@ impl Provenances {
         engine: &Engine,
         id: StorageId,
         reported: &ReportedProvenance,
-    ) -> Result<u64, ProvenanceError> {
+    ) -> Result<Stored, ProvenanceError> {
         let _one_at_a_time = self.0.lock().await;
         let mut of_leaves: BTreeMap<LeafId, Provenance> = BTreeMap::new();
         let mut selection = Selection {
@@ -101,19 +110,20 @@ impl Provenances {
             limit: PAGE,
             ..Selection::default()
         };
-        let mut stored = 0;
+        let mut stored = Stored::default();
         loop {
             let page = engine.reading().descriptors(id, selection.clone()).await?;
             for packet in page.items {
                 if let Some(range) = reported.of_packet(&packet) {
-                    stored += 1;
+                    stored.packets += 1;
+                    stored.next_number = Some(packet.entry.number.saturating_add(1));
                     let of_leaf = of_leaves.entry(packet.leaf).or_default();
                     of_leaf.segments.push(range.segment(packet.entry.number));
                 }
             }
             match page.next {
                 // A stream has each packet once: the rest of a long one need not be read.
-                Some(number) if stored < reported.ranges.len() as u64 => {
+                Some(number) if stored.packets < reported.ranges.len() as u64 => {
                     selection.after = Some(number);
                 }
                 _ => break,
@@ -349,6 +359,25 @@ fn grow(known: &mut Provenance, before: &Identity, source: &SourceFile) {
 
 /// Replaces the segments of the reported packets.
 fn merge(known: &mut Provenance, reported: &Provenance) {
+    let mut importer = SegmentImporter::default();
+    let ends = known.segments.last().zip(reported.segments.first());
+    let follows = ends.is_none_or(|(last, first)| last.chunk < first.chunk);
+    // Most reports are of packets that came after those of earlier ones.
+    if !follows {
+        remove_reported(known, reported);
+    }
+    for segment in &reported.segments {
+        let segment = importer.take(known, reported, *segment);
+        known.segments.push(segment);
+    }
+    if !follows {
+        // A stable sort: the segments of one packet stay in order.
+        known.segments.sort_by_key(|segment| segment.chunk);
+    }
+}
+
+/// Removes the segments of the reported packets.
+fn remove_reported(known: &mut Provenance, reported: &Provenance) {
     let is_reported: BTreeSet<u64> = reported
         .segments
         .iter()
@@ -357,13 +386,6 @@ fn merge(known: &mut Provenance, reported: &Provenance) {
     known
         .segments
         .retain(|segment| !is_reported.contains(&segment.chunk));
-    let mut importer = SegmentImporter::default();
-    for segment in &reported.segments {
-        let segment = importer.take(known, reported, *segment);
-        known.segments.push(segment);
-    }
-    // A stable sort: the segments of one packet stay in order.
-    known.segments.sort_by_key(|segment| segment.chunk);
 }
 
 /// Copies segments from one provenance file into another.

@@ -64,6 +64,9 @@ pub(super) struct GrownFrom {
 pub(super) struct KeptDocument {
     /// Number of packets whose provenance was stored.
     packets: u64,
+    /// The `first_number` for a report of later packets of the stream; null if no packet of this
+    /// one is in the storage.
+    next_number: Option<u64>,
 }
 
 /// The provenance of a packet.
@@ -167,14 +170,17 @@ pub(super) async fn store(
     let id: StorageId = id.parse()?;
     let body: ProvenanceBody = read_json(&app, &headers, body).await?;
     let report = body.report(&agent, &stream)?;
-    let packets = app.provenances.store(&app.engine, id, &report).await?;
+    let stored = app.provenances.store(&app.engine, id, &report).await?;
     app.chain_provenance(id, &report).await?;
     // A reader may have cached the previous file.
     app.open_files.close(id);
     if app.engine.storages().get(id)?.state == StorageState::Finalized {
         app.indexes.bundle_provenance(id);
     }
-    Ok(Json(KeptDocument { packets }))
+    Ok(Json(KeptDocument {
+        packets: stored.packets,
+        next_number: stored.next_number,
+    }))
 }
 
 impl From<ProvenanceError> for Problem {
