@@ -18,6 +18,28 @@ use crate::http::{Client, GrownFrom, PacketProvenance, ProvenanceReport, PushTar
 /// Maximum number of packets per report.
 pub(super) const REPORTED_PACKETS_MAX: usize = 4096;
 
+/// Bytes of the packets in a report, as JSON; a server takes a MiB by default.
+const REPORT_BYTES_MAX: usize = 900_000;
+
+/// The longest start of `packets` that fits in a report. Each report costs the server as much as
+/// all before it have packets, so that few are better.
+pub(super) fn reported_at_once(packets: &[PacketProvenance]) -> usize {
+    let digits = |number: u64| {
+        number
+            .checked_ilog10()
+            .map_or(1, |digits| digits as usize + 1)
+    };
+    // Two brackets and five commas.
+    let length = |packet: &PacketProvenance| packet.numbers().map(digits).iter().sum::<usize>() + 7;
+    let mut left = REPORT_BYTES_MAX;
+    let fits = |packet: &&PacketProvenance| {
+        left.checked_sub(length(packet))
+            .inspect(|rest| left = *rest)
+            .is_some()
+    };
+    packets.iter().take_while(fits).count()
+}
+
 const READ_BYTES: usize = 256 << 10;
 
 /// What the server has acknowledged of a stream.
@@ -355,5 +377,30 @@ impl ProvenanceReporter {
             begin += read as u64;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_fits_in_the_body_that_a_server_takes() {
+        for number in [0, 9, 10, 1 << 20, u64::MAX] {
+            let packet = PacketProvenance {
+                sequence: number,
+                offset: number,
+                bytes: number,
+                first_line: number,
+                lines: number,
+            };
+            let packets = vec![packet; 80_000];
+            let at_once = reported_at_once(&packets);
+            let numbers: Vec<_> = packets.iter().map(PacketProvenance::numbers).collect();
+            let length = |count: usize| serde_json::to_vec(&numbers[..count]).unwrap().len();
+            assert!(length(at_once) <= REPORT_BYTES_MAX + 1, "{number}");
+            assert!(length(at_once + 1) > REPORT_BYTES_MAX, "{number}");
+        }
+        assert_eq!(reported_at_once(&[]), 0);
     }
 }

@@ -15,7 +15,9 @@ use super::finalized::FINALIZED;
 use super::journal::Journal;
 use super::options::PushOptions;
 use super::plan::{CutMethod, SourceFile};
-use super::provenance::{Acknowledged, ProvenanceReporter, REPORTED_PACKETS_MAX, ReporterSpec};
+use super::provenance::{
+    Acknowledged, ProvenanceReporter, REPORTED_PACKETS_MAX, ReporterSpec, reported_at_once,
+};
 use super::report::{PushEvent, StreamReport, Watch};
 use super::stored::StoredPart;
 use crate::ClientError;
@@ -267,7 +269,13 @@ impl StreamPush {
         };
         // The server looks for the packets of a report behind those of the one before.
         let mut first_numbers = vec![0; storages.len()];
-        for packets in packets.chunks(REPORTED_PACKETS_MAX) {
+        let (mut rest, mut is_small) = (packets, false);
+        'reports: while !rest.is_empty() {
+            let count = match is_small {
+                false => reported_at_once(rest),
+                true => rest.len().min(REPORTED_PACKETS_MAX),
+            };
+            let (packets, after) = rest.split_at(count);
             let mut origin = ProvenanceReport {
                 epoch,
                 path: path.display().to_string(),
@@ -284,9 +292,17 @@ impl StreamPush {
                 let reported = self
                     .client
                     .report_provenance(*storage, agent, stream, &origin);
-                let next_number = reported.await?.next_number;
-                *first_number = next_number.unwrap_or(*first_number);
+                match reported.await {
+                    Ok(kept) => *first_number = kept.next_number.unwrap_or(*first_number),
+                    // The server is set to take less than by default.
+                    Err(ClientError::Refused(problem)) if problem.status == 413 && !is_small => {
+                        is_small = true;
+                        continue 'reports;
+                    }
+                    Err(error) => return Err(error),
+                }
             }
+            rest = after;
         }
         Ok(())
     }

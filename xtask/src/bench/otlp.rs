@@ -1,4 +1,5 @@
-//! Spans over HTTP into a durable recording: the saver alone, and the default chain.
+//! Spans over HTTP into a durable recording: the saver alone, the default chain, and the saver beside
+//! the standing recording, which stores every span a second time.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -35,14 +36,18 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
     };
     let program = dist_server()?;
     let folder = fresh_folder("bench/otlp")?;
-    let settings = harness::Settings {
-        program: Some(program),
-        ..harness::Settings::default()
+    let start = |name: &str, standing: bool| {
+        let config = format!("[recording]\nstanding = {standing}\n");
+        let settings = harness::Settings {
+            program: Some(program.clone()),
+            ..harness::Settings::with_config(&config)
+        };
+        Rc::new(Server::start(&folder.join(name), &settings))
     };
-    let server = Rc::new(Server::start(&folder, &settings));
+    let (server, twice) = (start("once", false), start("twice", true));
     let saver = json!([{ "type": "saver" }]);
-    let side = |name, processors: Value| {
-        let server = Rc::clone(&server);
+    let side = |name, server: &Rc<Server>, processors: Value| {
+        let server = Rc::clone(server);
         Side {
             name,
             run: Box::new(move || spans_per_cpu_second(&server, &processors, pushing)),
@@ -52,7 +57,11 @@ pub(crate) fn run_bench(options: &Options) -> Outcome {
         { "type": "saver" }, { "type": "invocation_cloner" },
         { "type": "invocation_extractor" }, { "type": "aggregator" },
     ]);
-    let mut sides = [side("default chain", default), side("saver", saver)];
+    let mut sides = [
+        side("default chain", &server, default),
+        side("saver", &server, saver.clone()),
+        side("saver and standing recording", &twice, saver),
+    ];
     let figures = alternate(options.runs()?, &mut sides)?;
     println!("{}", Table::of_figures("spans/CPU-s", &figures));
     for each in &figures {
