@@ -69,6 +69,22 @@ impl PacketTimes {
     }
 }
 
+/// What is left to write of the classes that are open. Classes can nest more deeply than functions
+/// may call themselves.
+enum Rest<'a> {
+    Class(NodeId),
+    Member(NodeId),
+    Option {
+        variant: &'a VariantClass,
+        has_selector: bool,
+        node: NodeId,
+    },
+    /// The field of an array or optional, and what it is called.
+    Content(&'static str, NodeId),
+    /// The end of a class with classes in it.
+    End,
+}
+
 /// Writes classes.
 pub(super) struct ClassWriter<'a> {
     pub(super) procedure: &'a Procedure,
@@ -77,7 +93,7 @@ pub(super) struct ClassWriter<'a> {
     pub(super) lines: &'a mut Lines,
 }
 
-impl ClassWriter<'_> {
+impl<'a> ClassWriter<'a> {
     pub(super) fn trace_class(&mut self) {
         let trace = self.procedure.trace_class().clone();
         self.lines.push("Trace class");
@@ -211,7 +227,45 @@ impl ClassWriter<'_> {
         self.lines.push("\n");
     }
 
-    fn field_class(&mut self, node: NodeId) {
+    fn field_class(&mut self, root: NodeId) {
+        let mut rest = vec![Rest::Class(root)];
+        while let Some(next) = rest.pop() {
+            let node = match next {
+                Rest::End => {
+                    self.lines.back();
+                    continue;
+                }
+                Rest::Class(node) => node,
+                Rest::Member(node) => {
+                    self.lines.push("\n");
+                    let name = self.procedure.node(node).display_name();
+                    self.lines.name(name.unwrap_or_default());
+                    self.lines.push(" ");
+                    node
+                }
+                Rest::Option {
+                    variant,
+                    has_selector,
+                    node,
+                } => {
+                    let index = self.procedure.node(node).option();
+                    let index = index.and_then(|index| usize::try_from(index).ok());
+                    self.lines.push("\n");
+                    self.option(variant, index.unwrap_or_default(), has_selector);
+                    node
+                }
+                Rest::Content(name, node) => {
+                    self.lines.name(name);
+                    self.lines.push(" ");
+                    node
+                }
+            };
+            self.class(node, &mut rest);
+        }
+    }
+
+    /// Writes a class without the classes in it, which are left to write.
+    fn class(&mut self, node: NodeId, rest: &mut Vec<Rest<'a>>) {
         let procedure = self.procedure;
         match &procedure.field_class(node).kind {
             FieldKind::Unsigned(bits, class) => {
@@ -240,10 +294,10 @@ impl ClassWriter<'_> {
             FieldKind::BitArray(_) => self.lines.push("Bit array"),
             FieldKind::BitMap(_) => self.lines.push("Bit array with flags"),
             FieldKind::Blob(_) => self.lines.push("BLOB"),
-            FieldKind::Struct(_) => self.structure(node),
-            FieldKind::Array(class) => self.array(node, class),
-            FieldKind::Optional(class) => self.optional(node, class),
-            FieldKind::Variant(class) => self.variant(node, class),
+            FieldKind::Struct(_) => self.structure(node, rest),
+            FieldKind::Array(class) => self.array(node, class, rest),
+            FieldKind::Optional(class) => self.optional(node, class, rest),
+            FieldKind::Variant(class) => self.variant(node, class, rest),
         }
     }
 
@@ -308,7 +362,7 @@ impl ClassWriter<'_> {
         }
     }
 
-    fn structure(&mut self, node: NodeId) {
+    fn structure(&mut self, node: NodeId, rest: &mut Vec<Rest<'a>>) {
         let layout = self.layout;
         let members = layout.children(node);
         self.lines.push("Structure (");
@@ -320,26 +374,17 @@ impl ClassWriter<'_> {
         }
         self.lines.push(":");
         self.lines.deeper();
-        for member in members {
-            self.lines.push("\n");
-            let name = self.procedure.node(*member).display_name();
-            self.lines.name(name.unwrap_or_default());
-            self.lines.push(" ");
-            self.field_class(*member);
-        }
-        self.lines.back();
+        rest.push(Rest::End);
+        rest.extend(members.iter().rev().copied().map(Rest::Member));
     }
 
-    fn content(&mut self, name: &str, node: NodeId) {
-        let layout = self.layout;
-        for content in layout.children(node) {
-            self.lines.name(name);
-            self.lines.push(" ");
-            self.field_class(*content);
-        }
+    fn content(&mut self, name: &'static str, node: NodeId, rest: &mut Vec<Rest<'a>>) {
+        let content = self.layout.children(node).iter().rev();
+        rest.push(Rest::End);
+        rest.extend(content.map(|node| Rest::Content(name, *node)));
     }
 
-    fn array(&mut self, node: NodeId, class: &ArrayClass) {
+    fn array(&mut self, node: NodeId, class: &ArrayClass, rest: &mut Vec<Rest<'a>>) {
         match &class.length {
             Length::Static(length) => {
                 self.lines.push("Static array (Length ");
@@ -356,11 +401,10 @@ impl ClassWriter<'_> {
         }
         self.lines.push(":\n");
         self.lines.deeper();
-        self.content("Element", node);
-        self.lines.back();
+        self.content("Element", node, rest);
     }
 
-    fn optional(&mut self, node: NodeId, class: &OptionalClass) {
+    fn optional(&mut self, node: NodeId, class: &OptionalClass, rest: &mut Vec<Rest<'a>>) {
         let selector = match &class.enabled {
             SelectorRanges::Bool => "boolean",
             SelectorRanges::Unsigned(_) => "unsigned integer",
@@ -388,13 +432,12 @@ impl ClassWriter<'_> {
                 self.lines.push("\n");
             }
         }
-        self.content("Content", node);
-        self.lines.back();
+        self.content("Content", node, rest);
     }
 
-    fn variant(&mut self, node: NodeId, class: &VariantClass) {
-        let path = self.path(node, &class.selector);
-        let selector = match (&path, &class.options) {
+    fn variant(&mut self, node: NodeId, variant: &'a VariantClass, rest: &mut Vec<Rest<'a>>) {
+        let path = self.path(node, &variant.selector);
+        let selector = match (&path, &variant.options) {
             (None, _) => "no",
             (Some(_), VariantOptions::Unsigned(_)) => "unsigned integer",
             (Some(_), VariantOptions::Signed(_)) => "signed integer",
@@ -414,14 +457,13 @@ impl ClassWriter<'_> {
         }
         self.lines.push(":");
         self.lines.deeper();
-        for option in options {
-            let index = self.procedure.node(*option).option();
-            let index = index.and_then(|index| usize::try_from(index).ok());
-            self.lines.push("\n");
-            self.option(class, index.unwrap_or_default(), path.is_some());
-            self.field_class(*option);
-        }
-        self.lines.back();
+        let has_selector = path.is_some();
+        rest.push(Rest::End);
+        rest.extend(options.iter().rev().map(|option| Rest::Option {
+            variant,
+            has_selector,
+            node: *option,
+        }));
     }
 
     /// The name of an option and, with a selector, its ranges.

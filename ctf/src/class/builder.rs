@@ -9,12 +9,8 @@ use crate::integer::u32_saturating;
 use std::collections::BTreeMap;
 use uuid::Uuid;
 
-/// Maximum nesting of field classes; deeper than what Babeltrace's parser accepts.
+/// Maximum nesting of field classes of any kind; deeper than what Babeltrace's parser accepts.
 pub const FIELD_DEPTH_MAX: u32 = 4096;
-
-/// Maximum nesting of arrays, variants and optionals, which bounds recursive functions that handle
-/// structures with an explicit stack.
-pub const DYNAMIC_DEPTH_MAX: u32 = 128;
 
 /// Nesting of field classes for which any stack is large enough. Recursive functions run on a
 /// thread with a larger stack for deeper ones.
@@ -36,8 +32,6 @@ pub(super) struct Draft {
     encoding: Option<Encoding>,
     /// Levels of field classes, this one included.
     pub(super) depth: u32,
-    /// Levels of arrays, variants and optionals, this one included.
-    dynamic_depth: u32,
 }
 
 /// An event class and the numeric id of its stream class.
@@ -115,14 +109,7 @@ impl TraceClassBuilder {
     /// When there are too many field classes or they nest too deeply.
     pub fn add_field(&mut self, kind: FieldKind, origin: u32) -> Result<FieldId, BuildError> {
         let alignment = self.effective_alignment(&kind);
-        let drafts = || children(&kind).map(|id| self.draft(id));
-        let depth = drafts().map(|draft| draft.depth).max().unwrap_or(0);
-        let dynamic_depth = drafts().map(|draft| draft.dynamic_depth).max();
-        let is_dynamic = matches!(
-            kind,
-            FieldKind::Array(_) | FieldKind::Variant(_) | FieldKind::Optional(_)
-        );
-        let dynamic_depth = dynamic_depth.unwrap_or(0) + u32::from(is_dynamic);
+        let depth = children(&kind).map(|id| self.draft(id).depth).max();
         let class = FieldClass {
             kind,
             alignment,
@@ -135,8 +122,7 @@ impl TraceClassBuilder {
             origin,
             mapped_clock: None,
             encoding: None,
-            depth: depth + 1,
-            dynamic_depth,
+            depth: depth.unwrap_or(0) + 1,
         })
     }
 
@@ -162,12 +148,6 @@ impl TraceClassBuilder {
     fn push(&mut self, draft: Draft) -> Result<FieldId, BuildError> {
         if draft.depth > self.depth_max {
             return Err(BuildError::too_deep(draft.origin, self.depth_max));
-        }
-        if draft.dynamic_depth > DYNAMIC_DEPTH_MAX {
-            let message = format!(
-                "arrays, variants and optionals nest deeper than {DYNAMIC_DEPTH_MAX} levels"
-            );
-            return Err(BuildError::at(draft.origin, message));
         }
         let next = u32::try_from(self.drafts.len()).ok().map(FieldId);
         match next {

@@ -26,7 +26,7 @@ mod trace;
 mod value;
 
 pub(crate) use builder::PLAIN_DEPTH_MAX;
-pub use builder::{DYNAMIC_DEPTH_MAX, FIELD_COUNT_BASE, FIELD_DEPTH_MAX, TraceClassBuilder};
+pub use builder::{FIELD_COUNT_BASE, FIELD_DEPTH_MAX, TraceClassBuilder};
 pub use clock::{ClockClass, ClockOrigin};
 pub use error::{BuildError, BuildFrame, Subject};
 pub use field::{

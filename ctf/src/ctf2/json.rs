@@ -3,8 +3,14 @@
 use crate::class::{BuildError, Subject, Value};
 use std::collections::HashSet;
 
-/// Maximum nesting of JSON values.
-const DEPTH_MAX: usize = 400;
+/// Levels of JSON values of a level of field classes: a structure, the list of its members, and a
+/// member.
+const CLASS_LEVELS: u32 = 3;
+/// Levels of JSON values around and inside of field classes, at most.
+const OTHER_LEVELS: u32 = 16;
+/// Maximum nesting of values without positions. They are kept with the trace class, and released on
+/// any stack.
+const PLAIN_VALUE_DEPTH_MAX: u32 = 400;
 
 /// A value and the offset of its first byte.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,8 +37,20 @@ pub(super) fn fault<T>(at: u32, message: impl Into<String>) -> Result<T, BuildEr
 
 impl Json {
     /// The same value without positions.
-    pub(super) fn to_value(&self) -> Value {
-        match &self.value {
+    ///
+    /// # Errors
+    /// When it nests too deeply.
+    pub(super) fn to_value(&self) -> Result<Value, BuildError> {
+        self.to_value_within(PLAIN_VALUE_DEPTH_MAX)
+    }
+
+    fn to_value_within(&self, depth_max: u32) -> Result<Value, BuildError> {
+        let Some(inside) = depth_max.checked_sub(1) else {
+            let message =
+                format!("values of attributes nest deeper than {PLAIN_VALUE_DEPTH_MAX} levels");
+            return fault(self.at, message);
+        };
+        Ok(match &self.value {
             JsonValue::Null => Value::Null,
             JsonValue::Bool(value) => Value::Bool(*value),
             JsonValue::Integer(value) => match u64::try_from(*value) {
@@ -41,21 +59,33 @@ impl Json {
             },
             JsonValue::Real(value) => Value::Real(*value),
             JsonValue::String(value) => Value::String(value.as_str().into()),
-            JsonValue::Array(values) => Value::Array(values.iter().map(Self::to_value).collect()),
-            JsonValue::Object(entries) => {
-                let entry = |(key, value): &(String, Self)| (key.as_str().into(), value.to_value());
-                Value::Object(entries.iter().map(entry).collect())
+            JsonValue::Array(values) => {
+                let values = values.iter().map(|value| value.to_value_within(inside));
+                Value::Array(values.collect::<Result<_, _>>()?)
             }
-        }
+            JsonValue::Object(entries) => {
+                let entry = |(key, value): &(String, Self)| {
+                    Ok((key.as_str().into(), value.to_value_within(inside)?))
+                };
+                Value::Object(entries.iter().map(entry).collect::<Result<_, _>>()?)
+            }
+        })
     }
 }
 
-/// Reads the one value in `text[start..end]`.
-pub(super) fn read(text: &[u8], start: usize, end: usize) -> Result<Json, BuildError> {
+/// Reads the one value in `text[start..end]`, with field classes that nest up to `classes_max`
+/// levels.
+pub(super) fn read(
+    text: &[u8],
+    start: usize,
+    end: usize,
+    classes_max: u32,
+) -> Result<Json, BuildError> {
     let mut reader = Reader {
         text: &text[..end],
         at: start,
         depth: 0,
+        depth_max: classes_max * CLASS_LEVELS + OTHER_LEVELS,
     };
     let value = reader.value()?;
     reader.skip();
@@ -68,7 +98,8 @@ pub(super) fn read(text: &[u8], start: usize, end: usize) -> Result<Json, BuildE
 struct Reader<'t> {
     text: &'t [u8],
     at: usize,
-    depth: usize,
+    depth: u32,
+    depth_max: u32,
 }
 
 impl Reader<'_> {
@@ -100,11 +131,12 @@ impl Reader<'_> {
     fn value(&mut self) -> Result<Json, BuildError> {
         self.skip();
         let at = self.offset();
-        if self.depth == DEPTH_MAX {
-            return fault(
-                at,
-                format!("JSON values nest deeper than {DEPTH_MAX} levels"),
-            );
+        if self.depth == self.depth_max {
+            let message = format!("JSON values nest deeper than {} levels", self.depth_max);
+            return Err(BuildError {
+                is_too_deep: true,
+                ..BuildError::new(Subject::Origin(at), message)
+            });
         }
         self.depth += 1;
         let value = self.any(at)?;
@@ -274,7 +306,7 @@ mod tests {
     use crate::class::Subject;
 
     fn check(text: &str, expected: Result<JsonValue, u32>) {
-        let result = read(text.as_bytes(), 0, text.len());
+        let result = read(text.as_bytes(), 0, text.len(), 128);
         let found = result
             .map(|json| json.value)
             .map_err(|error| match error.frames[0].subject {

@@ -7,8 +7,10 @@ mod object;
 
 use crate::class::{
     BuildError, ClockClass, ClockOrigin, EnvironmentValue, EventClass, FIELD_COUNT_BASE,
-    LOG_LEVELS, MajorVersion, StreamClass, Subject, TraceClass, TraceClassBuilder, Value,
+    FIELD_DEPTH_MAX, LOG_LEVELS, MajorVersion, PLAIN_DEPTH_MAX, StreamClass, Subject, TraceClass,
+    TraceClassBuilder, Value,
 };
+use crate::deep_stack::run_deep;
 use crate::integer::low_u8;
 use crate::metadata::error::RECORD_SEPARATOR;
 use fields::Fields;
@@ -40,9 +42,24 @@ const FRAGMENTS: [(&str, Fragment); 6] = [
 /// Namespace of the attributes of event classes that Babeltrace defines.
 const BABELTRACE_NAMESPACE: &str = "babeltrace.org,2020";
 
-/// Parses `text`. Warnings are pairs of byte offset and message.
+/// Parses `text`; one that nests deeply again, on a larger stack. Warnings are pairs of byte offset
+/// and message.
 pub(crate) fn parse(text: &[u8]) -> Result<(TraceClass, Vec<(u32, String)>), BuildError> {
+    match parse_within(text, PLAIN_DEPTH_MAX) {
+        Err(error) if error.is_too_deep => {
+            let parse = || parse_within(text, FIELD_DEPTH_MAX);
+            run_deep(FIELD_DEPTH_MAX, parse).unwrap_or(Err(error))
+        }
+        parsed => parsed,
+    }
+}
+
+fn parse_within(
+    text: &[u8],
+    depth_max: u32,
+) -> Result<(TraceClass, Vec<(u32, String)>), BuildError> {
     let mut builder = TraceClassBuilder::new(MajorVersion::V2);
+    builder.depth_max = depth_max;
     builder.limit_fields(FIELD_COUNT_BASE.saturating_add(text.len()));
     let mut parser = Parser {
         fields: Fields::new(builder),
@@ -59,7 +76,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<(TraceClass, Vec<(u32, String)>), Bui
             .iter()
             .position(|byte| *byte == RECORD_SEPARATOR);
         let end = length.map_or(text.len(), |length| start + length);
-        parser.fragment(&json::read(text, start, end)?)?;
+        parser.fragment(&json::read(text, start, end, depth_max)?)?;
         start = end;
     }
     if parser.trace.is_none() {

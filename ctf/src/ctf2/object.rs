@@ -80,7 +80,7 @@ impl<'j> Object<'j> {
             return Ok(Attributes::default());
         };
         Self::any(json)?;
-        Ok(Attributes::new(json.to_value()))
+        Ok(Attributes::new(json.to_value()?))
     }
 
     pub(super) fn string(&self, key: &str) -> Result<Option<&'j str>, BuildError> {

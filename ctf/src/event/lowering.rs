@@ -6,9 +6,7 @@ use super::runs::{Congruence, Runs};
 use super::token::{Packing, TokenKind};
 use crate::class::{EventClass, Scope, StreamClass, StreamClassIndex};
 use crate::integer::{low_u32, usize_from};
-use crate::procedure::{
-    Count, FixedKind, FixedRead, Instr, NodeId, Procedure, SelectorKind, SelectorTable,
-};
+use crate::procedure::{Count, FixedKind, FixedRead, Instr, NodeId, Procedure, SelectorTable};
 
 /// Longest string or BLOB that can be part of a run; longer ones get an operation each.
 pub(super) const RUN_BYTES_MAX: u64 = 1 << 16;
@@ -47,16 +45,7 @@ pub(super) struct Lowering<'p, W> {
     dynamic_event: bool,
     /// Number of enclosing arrays, variants and optionals, whose fields are not selected
     /// individually.
-    depth: u32,
-}
-
-/// A structure whose members are being lowered.
-struct OpenStruct {
-    node: NodeId,
-    /// It is selected, or something in it is.
-    has_selected: bool,
-    /// It is not inside of a selected field.
-    outside: bool,
+    pub(super) depth: u32,
 }
 
 impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
@@ -160,7 +149,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
                 return false;
             }
             Instr::BeginScope { scope, alignment } => self.scope(scope, alignment),
-            ref instr => self.datum(instr),
+            ref instr => self.scalar(instr),
         }
         true
     }
@@ -175,7 +164,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         if let Some(Instr::BeginStruct { alignment, .. }) = self.next() {
             self.runs.align(*alignment);
         }
-        self.members();
+        self.content();
         while !matches!(self.next(), Some(Instr::EndScope { .. }) | None) {}
     }
 
@@ -190,7 +179,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 
     /// Whether the projection selects a node in `node`, in the scope of the last
     /// [`Self::find_selected`].
-    fn has_selected(&self, node: NodeId) -> bool {
+    pub(super) fn has_selected(&self, node: NodeId) -> bool {
         let inside = (node.0 + 1, self.procedure.node(node).end().0);
         let next = self.selected_nodes.partition_point(|id| *id < inside.0);
         let found = self.selected_nodes.get(next);
@@ -240,42 +229,9 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         })
     }
 
-    /// Lowers the members of a structure, including its end. The stack of the structures in it is
-    /// explicit, because structures can nest deeply.
-    fn members(&mut self) {
-        let mut open: Vec<OpenStruct> = Vec::new();
-        while let Some(instr) = self.next() {
-            if let Instr::EndStruct { .. } = instr {
-                let Some(done) = open.pop() else { return };
-                self.mark(done.has_selected, done.node, TokenKind::StructEnd);
-                self.leave_member(done.outside);
-                continue;
-            }
-            let Some(node) = node_of(instr) else {
-                self.datum(instr);
-                continue;
-            };
-            let outside = self.enter_member(node);
-            if let Instr::BeginStruct { alignment, .. } = *instr {
-                self.runs.align(alignment);
-                // A structure that is not selected may contain a member that is.
-                let has_selected = self.inside || self.has_selected(node);
-                self.mark(has_selected, node, TokenKind::StructBegin);
-                open.push(OpenStruct {
-                    node,
-                    has_selected,
-                    outside,
-                });
-                continue;
-            }
-            self.datum(instr);
-            self.leave_member(outside);
-        }
-    }
-
     /// Determines whether the member `node` is selected. Returns whether it is not inside of a
     /// selected field.
-    fn enter_member(&mut self, node: NodeId) -> bool {
+    pub(super) fn enter_member(&mut self, node: NodeId) -> bool {
         let outside = !self.inside && self.depth == 0;
         let name = self.procedure.node(node).display_name().unwrap_or_default();
         self.path.push(name);
@@ -287,7 +243,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         outside
     }
 
-    fn leave_member(&mut self, outside: bool) {
+    pub(super) fn leave_member(&mut self, outside: bool) {
         self.path.pop();
         self.inside &= !outside;
     }
@@ -298,17 +254,10 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
         }
     }
 
-    pub(super) fn datum(&mut self, instr: &'p Instr) {
+    /// Lowers a field that contains no fields, or an effect.
+    pub(super) fn scalar(&mut self, instr: &'p Instr) {
         let selected = self.inside;
         match *instr {
-            Instr::BeginStruct { node, alignment } => {
-                // Here, a structure is the element of an array, or optional: selected or not with
-                // everything that it contains.
-                self.runs.align(alignment);
-                self.mark(selected, node, TokenKind::StructBegin);
-                self.members();
-                self.mark(selected, node, TokenKind::StructEnd);
-            }
             Instr::Unsigned(ref read) | Instr::Signed(ref read) | Instr::Fixed(ref read) => {
                 self.fixed(read);
             }
@@ -338,60 +287,11 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
             }
             Instr::BeginString { node, count } => self.bytes(node, count, TokenKind::Text),
             Instr::BeginBlob { node, count } => self.bytes(node, count, TokenKind::Blob),
-            Instr::BeginArray { .. } | Instr::BeginVariant { .. } | Instr::BeginOptional { .. } => {
-                self.depth += 1;
-                self.dynamic(instr);
-                self.depth -= 1;
-            }
             ref effect => {
                 if let Some(op) = effect_of(effect) {
                     self.runs.append(op);
                 }
             }
-        }
-    }
-
-    /// Lowers a field whose content is repeated or conditional.
-    fn dynamic(&mut self, instr: &Instr) {
-        let selected = self.inside;
-        match *instr {
-            Instr::BeginArray {
-                node,
-                alignment,
-                count,
-                ..
-            } => {
-                self.array(node, alignment, count);
-            }
-            Instr::BeginVariant { node, slot, table } => {
-                let op = |table| Op::Variant {
-                    node,
-                    slot,
-                    table,
-                    selected,
-                };
-                self.variant(table, op);
-                self.mark(selected, node, TokenKind::VariantEnd);
-                self.next();
-            }
-            Instr::BeginOptional {
-                node,
-                slot,
-                kind,
-                table,
-            } => {
-                let is_bool = kind == SelectorKind::Bool;
-                let op = |table| Op::Optional {
-                    node,
-                    slot,
-                    table,
-                    is_bool,
-                    selected,
-                };
-                self.optional(table, op);
-                self.mark(selected, node, TokenKind::OptionalEnd);
-            }
-            _ => {}
         }
     }
 
@@ -479,7 +379,7 @@ impl<'p, W: FnMut(&Candidate<'_>) -> bool> Lowering<'p, W> {
 }
 
 /// The node that an instruction begins or reads.
-fn node_of(instr: &Instr) -> Option<NodeId> {
+pub(super) fn node_of(instr: &Instr) -> Option<NodeId> {
     match *instr {
         Instr::BeginStruct { node, .. }
         | Instr::VariableUnsigned { node }

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+mod nesting;
+
 fn corpus() -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpora/ctf");
     if path.is_dir() {
@@ -317,41 +319,4 @@ fn multiplying_locations_are_rejected_in_bounded_time() {
     let overlaps = format!("enum : u8 {{ {overlaps} }} t; variant <t> {{ u8 l0; }} v;");
     let error = parse_metadata(fields(&overlaps).as_bytes()).unwrap_err();
     assert!(error.message().contains("overlap"), "{error}");
-}
-
-#[test]
-fn structures_nest_up_to_the_limit() {
-    let nested = |depth: usize| {
-        let fields = "struct {".repeat(depth) + "integer { size = 8; } a;" + &"} x;".repeat(depth);
-        format!(
-            "trace {{ major = 1; minor = 8; byte_order = le; }}; event {{ fields := struct {{ \
-             {fields} }}; }};"
-        )
-    };
-    let check = |text: &str| {
-        let trace = parse_metadata(text.as_bytes())?;
-        let procedure = crate::Procedure::new(trace).unwrap();
-        let plan = crate::Plan::new(&procedure, |field| field.path.last() == Some(&"a"));
-        let mut reader = crate::EventReader::new(&plan, &[7]);
-        reader.next_packet().unwrap();
-        let event = reader.next_event().unwrap().unwrap();
-        let values = event.all_fields().map(|datum| datum.value);
-        assert!(
-            values
-                .into_iter()
-                .any(|value| value == crate::Value::Unsigned(7))
-        );
-        Ok::<(), crate::MetadataError>(())
-    };
-    for depth in [100, 126, 127, 128, 1_000, 4_094] {
-        check(&nested(depth)).unwrap();
-    }
-    for depth in [4_095, 100_000] {
-        let error = check(&nested(depth)).unwrap_err();
-        assert!(error.message().contains("deeper than 4096"), "{error}");
-        assert!(error.frames().len() <= 64);
-    }
-    let arrays = nested(0).replace("a;", &format!("a{};", "[1]".repeat(200)));
-    let error = check(&arrays).unwrap_err();
-    assert!(error.message().contains("nest deeper than 128"), "{error}");
 }
