@@ -287,6 +287,8 @@ fn names_that_cannot_work_are_refused() {
         "use_case:ci",
         "use_case!=ci",
         "why!",
+        "use_case:=>ci",
+        "use_case=",
         "rating>=3",
         "creation_date<2026-01-01",
     ] {
@@ -306,6 +308,27 @@ fn names_that_cannot_work_are_refused() {
         check("retention", "label", label, &refused);
         check("object_store", "upload_label", label, &refused);
         check("object_store", "table_label", label, &refused);
+    }
+    for (label, sign) in [
+        ("use_case==ci", "=="),
+        ("use_case=>ci", "=>"),
+        ("use_case=<ci", "=<"),
+        ("use_case<>ci", "<>"),
+        ("use_case>>ci", ">>"),
+        ("use_case!==ci", "!=="),
+        ("use_case=~ci", "=~"),
+        ("use_case!!", "!!"),
+    ] {
+        let refused = format!("is {label:?}, and {sign} compares no labels");
+        check("retention", "label", label, &refused);
+        check("object_store", "upload_label", label, &refused);
+    }
+    let refused = "is \"use_case<\", and no text is before the empty one";
+    check("retention", "label", "use_case<", refused);
+    for label in ["legal_hold", "legal_hold:audit", "legal_hold!=audit"] {
+        let refused = format!("is {label:?}, and storages with the label legal_hold are never");
+        check("retention", "label", label, &refused);
+        check("object_store", "upload_label", label, "");
     }
     for hosts in [
         "",
