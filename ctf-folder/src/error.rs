@@ -67,6 +67,21 @@ pub enum FolderFault {
         /// The reason; its offset counts from the beginning of the packet.
         error: trace_kinds::DecodeError,
     },
+    /// An event is before the one before it in its stream.
+    #[error(
+        "packet at byte {offset}: time goes back: an event at {time} ns follows one at {before} ns \
+         (steps back in the stream: {count}); its events are given in their order there"
+    )]
+    Order {
+        /// Offset in the file of the packet with the first such event.
+        offset: u64,
+        /// The time of the event before it, in nanoseconds from the origin of the clock.
+        before: i64,
+        /// Its time.
+        time: i64,
+        /// How often time goes back in the stream.
+        count: u64,
+    },
     /// A packet cannot be trimmed to a window of time.
     #[error("packet at byte {offset}: {error}")]
     Trim {

@@ -16,6 +16,7 @@ mod folder;
 mod json;
 mod losses;
 mod merge;
+mod order;
 mod packet_index;
 mod preamble;
 mod producer;

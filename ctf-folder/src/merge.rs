@@ -3,6 +3,7 @@
 use super::error::{FolderError, OnFault};
 use super::folder::TraceFolder;
 use super::json::JsonDecoder;
+use super::order::OrderCheck;
 use super::stream::TraceStream;
 use super::text::{Block, LineWriter, Progress, TextPlan};
 use super::time_window::TimeWindow;
@@ -22,7 +23,8 @@ const OUTPUT_BYTES: usize = 128 * 1024;
 pub struct WriteSummary {
     /// Number of events.
     pub events: u64,
-    /// Errors of packets that could not be decoded completely.
+    /// Errors of packets that could not be decoded completely, and the streams whose time goes
+    /// back.
     pub faults: Vec<FolderError>,
 }
 
@@ -78,6 +80,7 @@ struct StreamCursor<'t> {
     /// Index of the current line in the block.
     line: usize,
     has_failed: bool,
+    order: OrderCheck,
 }
 
 impl<'t> StreamCursor<'t> {
@@ -95,6 +98,7 @@ impl<'t> StreamCursor<'t> {
             block: Block::default(),
             line: 0,
             has_failed: false,
+            order: OrderCheck::default(),
         }
     }
 
@@ -137,6 +141,9 @@ impl<'t> StreamCursor<'t> {
                 let path = &self.stream.files[packet.file].path;
                 faults.push(FolderError::events(path, packet.offset, fault.into()));
                 self.has_failed = self.options.on_fault == OnFault::Stop;
+            }
+            for line in self.block.lines() {
+                self.order.event(self.packet - 1, line.time);
             }
         }
         Ok(true)
@@ -242,5 +249,10 @@ pub fn write_events(
     }
     output.write_all(&out)?;
     output.flush()?;
+    let disorder = cursors.iter().filter_map(|cursor| {
+        let stream = cursor.stream;
+        cursor.order.fault(|packet| stream.place(packet))
+    });
+    summary.faults.extend(disorder);
     Ok(summary)
 }

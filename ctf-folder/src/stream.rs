@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ctf::class::StreamClassIndex;
 
@@ -50,6 +50,14 @@ pub struct TraceStream {
     pub files: Vec<StreamFile>,
     /// Packets.
     pub packets: Vec<PacketEntry>,
+}
+
+impl TraceStream {
+    /// The file of the packet with this index, and the packet's offset in it.
+    pub(super) fn place(&self, packet: usize) -> Option<(&Path, u64)> {
+        let packet = self.packets.get(packet)?;
+        Some((&self.files.get(packet.file)?.path, packet.offset))
+    }
 }
 
 impl StreamFile {

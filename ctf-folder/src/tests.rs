@@ -8,6 +8,7 @@ mod details;
 mod generated;
 mod json;
 mod lenient;
+mod order;
 
 /// The folders with a file `metadata` at and below `path`, sorted.
 pub(crate) fn trace_folders(path: &Path) -> Vec<PathBuf> {

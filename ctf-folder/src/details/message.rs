@@ -16,6 +16,7 @@ use super::stream::{StreamIds, push_tag};
 use super::text::Lines;
 use super::trace::TraceText;
 use crate::error::{FolderError, OnFault};
+use crate::order::OrderCheck;
 use crate::stream::{PacketEntry, TraceStream};
 use crate::text::BLOCK_BYTES;
 
@@ -75,6 +76,7 @@ pub(super) struct StreamMessages<'t> {
     /// Where the text of the last message begins behind its time.
     untimed: usize,
     pending: VecDeque<Message>,
+    order: OrderCheck,
 }
 
 impl<'t> StreamMessages<'t> {
@@ -100,7 +102,13 @@ impl<'t> StreamMessages<'t> {
             at: 0,
             untimed: 0,
             pending: VecDeque::new(),
+            order: OrderCheck::default(),
         })
+    }
+
+    /// What is wrong with the order of the events so far.
+    pub(super) fn disorder(&self) -> Option<FolderError> {
+        self.order.fault(|packet| self.stream.place(packet))
     }
 
     /// The time of the next message; `None` at the end of the stream.
@@ -223,6 +231,8 @@ impl<'t> StreamMessages<'t> {
         while let Some(event) = reader.next_event()? {
             last = event.clock().or(last);
             self.event(&event)?;
+            let time = event.clock().and_then(|cycles| self.nanoseconds(cycles));
+            self.order.event(index, time);
             if self.lines.out.len() >= BLOCK_BYTES
                 && let Some(position) = reader.position()
             {

@@ -100,6 +100,8 @@ pub fn write_details(
     }
     if options.with_data {
         merge(&mut all, how.on_fault, &mut text, &mut summary, output)?;
+        let disorder = all.messages.iter().filter_map(StreamMessages::disorder);
+        summary.faults.extend(disorder);
     }
     output.write_all(&text.out)?;
     output.flush()?;

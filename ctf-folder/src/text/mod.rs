@@ -389,7 +389,11 @@ impl LineWriter {
         let Some(last) = self.last.replace(time) else {
             return;
         };
-        let nanoseconds = time.wrapping_sub(last).cast_unsigned();
+        // A difference of two times always fits 64 bits without a sign.
+        let nanoseconds = time.abs_diff(last);
+        if time < last {
+            out[at - 1] = b'-';
+        }
         match time::short_duration(nanoseconds) {
             Some(text) => out[at..at + NO_DELTA.len()].copy_from_slice(&text),
             None => {
@@ -403,6 +407,7 @@ impl LineWriter {
     fn push_cycles(&mut self, out: &mut Vec<u8>, at: usize, cycles: u64) {
         if let Some(last) = self.last_cycles.replace(cycles) {
             let mut text = Vec::new();
+            // Clocks of several traces can differ; then Babeltrace wraps, too.
             push_padded(&mut text, cycles.wrapping_sub(last), NO_CYCLES.len());
             out.splice(at..at + NO_CYCLES.len(), text);
         }
