@@ -42,6 +42,8 @@ def test_a_notebook(thousand: tracehold.Storage, process: Process) -> None:
         "%%tracehold thousand --as count --start 2023-11-14T22:13:20.001Z\ntid == 1\n",
         f"%tracehold {process.url}",
         f"%%tracehold {thousand.id} --as rows --limit 1 --fields id\n\n",
+        "%%tracehold thousand --as count",
+        "\n%%tracehold thousand --group-by name --as rows\n",
     )
     [shown] = outputs[1]
     assert "<th>fname</th>" in shown.data["text/html"]
@@ -53,11 +55,14 @@ def test_a_notebook(thousand: tracehold.Storage, process: Process) -> None:
     assert outputs[4][0].data["text/plain"] == "225"
     assert "<th>packets</th>" in outputs[5][0].data["text/html"]
     assert outputs[6][0].data["text/plain"] == "[{'id': 0}]"
+    # Without an expression: all events.
+    assert outputs[7][0].data["text/plain"] == "1000"
+    assert "'name': 'read'" in outputs[8][0].data["text/plain"]
 
 
 WRONG = {
     "%%tracehold thousand --nothing\n\n": "unrecognized arguments: --nothing",
-    "%%tracehold\n\n": "the following arguments are required: storage",
+    "%%tracehold": "the following arguments are required: storage",
     "%%tracehold thousand --into a.b\n\n": "not the name of a variable",
     "%%tracehold thousand --as count\ndur > 5MS\n": "unknown unit",
     "%%tracehold nowhere\n\n": "no storage has the name 'nowhere'",

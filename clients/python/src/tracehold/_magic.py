@@ -72,7 +72,7 @@ class Magics:
         return self._server
 
     def query(self, line: str, cell: str) -> Any:
-        """Query a storage: `%%tracehold STORAGE [options]`; the cell is the expression."""
+        """Query a storage: `%%tracehold STORAGE [options]`; the cell is the expression, if any."""
         arguments = vars(_parser().parse_args(_words(line)))
         name, form, variable = (arguments.pop(key) for key in ("storage", "form", "into"))
         if variable is not None and not variable.isidentifier():
@@ -89,8 +89,19 @@ class Magics:
         return None
 
 
+def with_body(lines: list[str]) -> list[str]:
+    """Add an empty line to a cell that is only `%%tracehold …`.
+
+    IPython refuses cell magics without a body, but a query needs no expression.
+    """
+    is_alone = len(lines) == 1 and lines[0].split(maxsplit=1)[:1] == ["%%tracehold"]
+    return [lines[0].rstrip("\n") + "\n", "\n"] if is_alone else lines
+
+
 def register(shell: InteractiveShell) -> None:
     """Add the magics to a shell."""
+    if with_body not in shell.input_transformers_cleanup:
+        shell.input_transformers_cleanup.append(with_body)
     magics = Magics(shell)
     for function, kind in ((magics.server, "line"), (magics.query, "cell")):
         # The types of the decorator of this method are those of another function.
