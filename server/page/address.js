@@ -3,6 +3,8 @@
 /** Changes that follow each other so fast, as those of the wheel, are one step of Back. */
 const STEP_MS = 1000;
 const INTEGER = /^-?\d{1,19}$/;
+/** What is shown of the events that match: the tab, the fields of groups, the field with numbers, what bars show, and the picture of I/O. */
+const RESULTS = ["tab", "group", "numbers", "bars", "picture"];
 
 export class Address {
   /** `place` is the address of the storage, `parameters` what follows it. */
@@ -12,15 +14,18 @@ export class Address {
     const found = new URLSearchParams(parameters ?? "");
     const time = name => INTEGER.test(found.get(name) ?? "") ? BigInt(found.get(name)) : null;
     this.query = found.get("query") ?? "";
-    this.tab = found.get("tab");
     this.by = found.get("by");
+    this.results = Object.fromEntries(RESULTS.map(name => [name, found.get(name)]));
     const [begin, end] = [time("from"), time("to")];
     this.window = begin !== null && end !== null && begin < end ? { begin, end } : null;
   }
 
-  /** Says what is looked at now; the whole time is no `window`, so that it goes on being the whole one. */
-  show({ query, window, tab, by }) {
-    const parameters = Object.entries({ query, from: window?.begin, to: window?.end, tab, by })
+  /**
+   * Says what is looked at now; the whole time is no `window`, so that it goes on being the whole one. What is shown
+   * anyway is null.
+   */
+  show({ query, window, by, results }) {
+    const parameters = Object.entries({ query, from: window?.begin, to: window?.end, by, ...results })
       .filter(([, value]) => value !== undefined && value !== null && value !== "")
       .map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
     const address = parameters.length ? `${this.place}?${parameters.join("&")}` : this.place;

@@ -22,7 +22,7 @@ export class Explorer {
     const question = () => ({ query: this.box.text || undefined, ...window() });
     this.box = new QueryBox(storage.id, { window, signal, run: () => this.changed(), text: address.query });
     this.results = new Results(storage.id, question, {
-      signal, again: () => this.again(), noted: () => this.note(), tab: address.tab, sums: () => this.timeline.sums,
+      signal, again: () => this.again(), noted: () => this.note(), shown: address.results, sums: () => this.timeline.sums,
     });
     this.timeline = new Timeline(storage.id, range, {
       question, signal, by: address.by, noted: () => this.note(), zoom: part => this.zoom(part), failed: error => this.box.fault(error),
@@ -83,8 +83,7 @@ export class Explorer {
     const { whole, by } = this.timeline;
     const isWhole = begin === whole.begin && end === whole.end;
     this.address.show({
-      query: this.box.text, window: isWhole ? null : this.window, tab: this.results.view === "events" ? null : this.results.view,
-      by: by === "name" ? null : by,
+      query: this.box.text, window: isWhole ? null : this.window, by: by === "name" ? null : by, results: this.results.shown,
     });
   }
 }

@@ -20,15 +20,20 @@ const KINDS = [
 ];
 
 export class Pictures {
-  constructor(id, { changed }) {
+  /** `changed` is called when another picture is to be shown than that of `shown`, what the address says. */
+  constructor(id, { changed, shown }) {
     this.id = id;
     this.kind = make("select", { "aria-label": "Picture", onchange: changed }, KINDS.map(([value, title]) => make("option", { value }, title)));
+    if (KINDS.some(([value]) => value === shown.picture)) this.kind.value = shown.picture;
     this.body = make("div", {});
     this.node = make("div", {}, make("div", { class: "bar" }, this.kind,
       make("span", { class: "faint" }, "of the events that match")), this.body);
     const redraw = new ResizeObserver(() => this.draw?.());
     redraw.observe(this.node);
   }
+
+  /** What is shown now, for the address. */
+  get shown() { return { picture: this.kind.value === KINDS[0][0] ? null : this.kind.value }; }
 
   clear() {
     this.draw = null;

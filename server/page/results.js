@@ -23,9 +23,9 @@ const FIRST = ["ts", "dur", "name", "cat", "pid", "tid"];
 export class Results {
   /**
    * `again` asks for everything that is seen again, after a request failed; `sums` are about how many events are
-   * before some times, `tab` is shown first, and `noted` is called when another one is.
+   * before some times, `shown` is what the address says is shown first, and `noted` is called when something else is.
    */
-  constructor(id, question, { signal, again, sums, tab, noted }) {
+  constructor(id, question, { signal, again, sums, shown, noted }) {
     Object.assign(this, { id, question, again, sums, viewSignal: signal });
     this.pages = new Map();
     this.total = 0;
@@ -38,9 +38,12 @@ export class Results {
       requestAnimationFrame(() => this.draw());
       this.settle();
     });
-    const changed = () => this.reset();
-    this.statistics = new Statistics(id, { changed });
-    this.pictures = new Pictures(id, { changed });
+    const changed = () => {
+      noted();
+      this.reset();
+    };
+    this.statistics = new Statistics(id, { changed, shown });
+    this.pictures = new Pictures(id, { changed, shown });
     this.traces = new TraceFinder(id);
     const choose = name => {
       this.choose(name);
@@ -49,7 +52,12 @@ export class Results {
     this.tabs = make("div", { class: "bar" }, TABS.map(([name, title]) =>
       button(title, () => choose(name), { "data-tab": name })));
     this.node = make("div", {}, this.tabs, this.statistics.controls, this.note, this.box, this.statistics.node, this.pictures.node, this.traces.node);
-    this.choose(TABS.some(([name]) => name === tab) ? tab : "events", false);
+    this.choose(TABS.some(([name]) => name === shown.tab) ? shown.tab : "events", false);
+  }
+
+  /** What is shown now, for the address. */
+  get shown() {
+    return { tab: this.view === "events" ? null : this.view, ...this.statistics.shown, ...this.pictures.shown };
   }
 
   choose(view, load = true) {

@@ -6,18 +6,22 @@ import { facts, make, titled } from "./dom.js";
 import { count, duration, many, time } from "./units.js";
 
 const GROUPS_MAX = 100;
+/** Fields that are shown first. */
+const BY = "name";
+const NUMBERS = "dur";
 /** Aggregates of the numbers of a field: title, and name in a query. */
 const OF_GROUPS = [["Sum", "sum"], ["p50", "p50"], ["p99", "p99"], ["Max", "max"]];
 const OF_ALL = [["Least", "min"], ["Mean", "avg"], ["p50", "p50"], ["p90", "p90"], ["p99", "p99"], ["p99.9", "p99.9"], ["Most", "max"]];
 
 export class Statistics {
-  /** `changed` is called when something else is to be shown. */
-  constructor(id, { changed }) {
+  /** `changed` is called when something else is to be shown than `shown`, what the address says. */
+  constructor(id, { changed, shown }) {
     Object.assign(this, { id });
-    this.by = make("input", { value: "name", "aria-label": "Group by field", size: 14, onchange: changed });
-    this.field = make("input", { value: "dur", "aria-label": "Numbers of field", size: 14, list: "numeric-fields", autocomplete: "off", onchange: changed });
+    this.by = make("input", { value: shown.group || BY, "aria-label": "Group by field", size: 14, onchange: changed });
+    this.field = make("input", { value: shown.numbers || NUMBERS, "aria-label": "Numbers of field", size: 14, list: "numeric-fields", autocomplete: "off", onchange: changed });
     this.measure = make("select", { "aria-label": "Bars show", onchange: changed },
       make("option", { value: "count" }, "bars of events"), make("option", { value: "sum" }, "bars of sums"));
+    if (shown.bars === "sum") this.measure.value = "sum";
     this.list = make("datalist", { id: "numeric-fields" });
     this.controls = make("div", { class: "bar" }, this.by, make("span", { class: "faint" }, "numbers of"), this.field, this.measure, this.list);
     this.node = make("div", {});
@@ -29,7 +33,14 @@ export class Statistics {
     this.by.hidden = this.measure.hidden = view !== "groups";
   }
 
-  get number() { return this.field.value.trim() || "dur"; }
+  get number() { return this.field.value.trim() || NUMBERS; }
+
+  /** What is shown now, for the address. */
+  get shown() {
+    const group = this.by.value.trim();
+    const { number, measure } = this;
+    return { group: group === BY ? null : group, numbers: number === NUMBERS ? null : number, bars: measure.value === "count" ? null : measure.value };
+  }
 
   clear() { this.node.replaceChildren(); }
 
@@ -132,7 +143,7 @@ export function powersOf(rows) {
 export function fieldsOf(text) {
   const fields = text.match(/(?:`[^`]*`|[^,`])+/g) || [];
   const names = fields.map(each => each.trim()).filter(Boolean);
-  return names.length ? names : ["name"];
+  return names.length ? names : [BY];
 }
 
 /** A number of a field with its unit; `name` is the aggregate that it is. */

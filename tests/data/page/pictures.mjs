@@ -1,7 +1,7 @@
 // Pictures of I/O, the distribution of a field, agents with rates, and the seal of a storage.
 
 import assert from "node:assert/strict";
-import { LOOKS, audit, counted, end, given, intercept, open, pictures, shows, text, until } from "./browser.mjs";
+import { LOOKS, audit, counted, end, given, intercept, open, pictures, seconds, shows, text, until } from "./browser.mjs";
 
 const { first, rocks } = given;
 
@@ -93,6 +93,57 @@ for (const [name, look] of LOOKS) {
   await until(page, () => document.querySelector(".bars tbody td")?.textContent === "lseek64" || document.querySelector(".bars tbody td")?.textContent === "read");
   const sums = await page.$$eval(".bars tbody tr", rows => rows.map(row => Number(row.cells[2].textContent.replaceAll(",", "").replace("–", "0"))));
   assert.deepEqual(sums, sums.toSorted((one, other) => other - one));
+  await page.close();
+}
+
+// The fields of groups, what their bars show and the picture are in the address: reload, a link and Back keep them.
+{
+  const page = await part(first, "groups", "groups");
+  const choose = async (label, value) => {
+    // Changes that follow each other faster are one step.
+    await seconds(1.1);
+    await page.$eval(`[aria-label="${label}"]`, (node, value) => {
+      node.value = value;
+      node.dispatchEvent(new Event("change"));
+    }, value);
+  };
+  const parameters = () => page.evaluate(() => decodeURIComponent(location.hash.split("?")[1] ?? ""));
+  const bars = () => document.querySelector(".bars")?.textContent ?? "";
+  const hasBars = (where, expected) => until(where, expected => document.querySelector(".bars")?.textContent === expected, expected);
+  await choose("Group by field", "cat, name");
+  await until(page, () => document.querySelector(".bars thead")?.textContent.startsWith("catname"));
+  assert.equal(await parameters(), "tab=groups&group=cat, name");
+  const byCategory = await page.evaluate(bars);
+  await choose("Numbers of field", "ret");
+  await choose("Bars show", "sum");
+  assert.equal(await parameters(), "tab=groups&group=cat, name&numbers=ret&bars=sum");
+  // The most events are reads.
+  await until(page, () => document.querySelector(".bars tbody tr")?.cells[1].textContent === "lseek64");
+  const bySum = await page.evaluate(bars);
+  await page.reload();
+  await hasBars(page, bySum);
+  const other = await open(await page.evaluate(() => location.hash));
+  await hasBars(other, bySum);
+  const inputs = ["Group by field", "Numbers of field", "Bars show"];
+  const seen = await other.evaluate(labels => labels.map(label => document.querySelector(`[aria-label="${label}"]`).value), inputs);
+  assert.deepEqual(seen, ["cat, name", "ret", "sum"]);
+  await other.close();
+  await page.goBack();
+  await page.goBack();
+  await hasBars(page, byCategory);
+  await page.$eval('[data-tab="io"]', node => node.click());
+  await shows(page, "logarithmic");
+  await choose("Picture", "quantiles");
+  await until(page, () => document.querySelector(".line-3"));
+  assert.equal(await parameters(), "tab=io&group=cat, name&picture=quantiles");
+  await page.reload();
+  await until(page, () => document.querySelector(".line-3"));
+  assert.equal(await page.$eval('[aria-label="Picture"]', node => node.value), "quantiles");
+  // What there is not is as if it were not there.
+  const odd = await open(`#/storage/${first}?tab=io&group=&numbers=&bars=it&picture=none`);
+  await shows(odd, "logarithmic");
+  assert.equal(await odd.evaluate(() => location.hash), `#/storage/${first}?tab=io`);
+  await odd.close();
   await page.close();
 }
 
