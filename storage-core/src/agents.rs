@@ -246,7 +246,8 @@ impl Agents {
     ///
     /// # Errors
     /// When the file cannot be read. The trace metadata of a lost one comes back when the agent
-    /// registers again, and would be lost to a finalized storage.
+    /// registers again, and would be lost to a finalized storage. [`StorageError::is_loss`] says
+    /// whether it is lost.
     pub(crate) async fn file_or_deleted(
         &self,
         id: &AgentId,
@@ -265,9 +266,6 @@ impl Agents {
                 Ok(Some(file))
             }
             Err(error) if !is_known && is_gone(&error) => Ok(None),
-            Err(StorageError::Damaged { .. }) if !is_known => {
-                Err(StorageError::AgentNotFound(id.clone()))
-            }
             Err(error) => Err(error),
         }
     }

@@ -271,6 +271,20 @@ pub enum StorageError {
         /// The storage.
         storage: StorageId,
     },
+    /// The file of an agent is lost, and a storage that needs it is not finalized without.
+    #[error(
+        "storage {storage} is not finalized, because the file of agent `{agent}` is lost ({why}), \
+         and its packets may not be decoded without the trace metadata in it: let the agent \
+         register and send its trace metadata again, or put the file back, and finalize again"
+    )]
+    AgentLost {
+        /// The storage.
+        storage: StorageId,
+        /// The agent.
+        agent: AgentId,
+        /// What is wrong with the file.
+        why: String,
+    },
     /// Free space is below the limit of the server.
     #[error(
         "only {free_bytes} bytes are free on the disk, and {limit_bytes} are needed to go on: free \
@@ -491,6 +505,7 @@ impl StorageError {
             Self::AgentNotFound(_) => "agent_not_found",
             Self::AgentBeingDeleted(_) => "agent_being_deleted",
             Self::AgentInUse { .. } => "agent_in_use",
+            Self::AgentLost { .. } => "agent_lost",
             Self::QuotaUsed { .. } => "quota_used",
             Self::StreamNotFound { .. } => "stream_not_found",
             Self::PacketNotFound { .. } => "packet_not_found",

@@ -319,8 +319,7 @@ fn a_lost_agent_file_is_written_again() {
             }
             lose(&path);
             if has_metadata {
-                let finalize = format!("/storages/{storage}/finalize");
-                assert_eq!(api.refused("POST", &finalize, None).status, 409);
+                check_agent_lost(&mut api, &storage, &host);
                 Agent::register(&mut api, &host);
                 send_metadata(&mut api);
             }
@@ -331,6 +330,23 @@ fn a_lost_agent_file_is_written_again() {
             assert!(is_there(host.as_bytes()) && is_there(METADATA) == has_metadata);
         }
     }
+}
+
+/// A finalization says which file is lost and what brings it back; a repair of the storage does not.
+fn check_agent_lost(api: &mut Api, storage: &str, agent: &str) {
+    let refused = api.refused("POST", &format!("/storages/{storage}/finalize"), None);
+    let found = (refused.status, refused.code.as_str());
+    assert_eq!(found, (409, "agent_lost"), "{}", refused.document);
+    let detail = refused.document["detail"].as_str().unwrap();
+    let words = [
+        format!("the file of agent `{agent}` is lost"),
+        "let the agent register and send its trace metadata again".to_owned(),
+    ];
+    for words in words {
+        assert!(detail.contains(&words), "{detail}");
+    }
+    assert!(!detail.contains("repair"), "{detail}");
+    assert_eq!(api.state(storage), "OPEN");
 }
 
 /// A storage whose folder is gone is named in the log of the start; others are served.
@@ -426,9 +442,7 @@ fn packets_are_not_finalized_without_the_metadata_that_they_need() {
     fs::remove_file(server.data().join("agents/host.agent")).unwrap();
     server.restart();
     let mut api = server.api();
-    let refused = api.refused("POST", &format!("/storages/{storage}/finalize"), None);
-    let found = (refused.status, refused.code.as_str());
-    assert_eq!(found, (404, "agent_not_found"));
+    check_agent_lost(&mut api, &storage, "host");
     register(&mut api);
     api.finalize(&storage);
     assert_eq!(api.packet(&storage, 0), b"packet");

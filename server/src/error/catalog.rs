@@ -96,6 +96,11 @@ const CATALOG: &[Entry] = catalog! {
     409 "agent_in_use" "the agent has packets in a storage that is not finalized",
         "they are decoded with the streams and the trace metadata of the agent",
         "finalize or delete the storage that detail names, then delete the agent";
+    409 "agent_lost" "the file of the agent is lost",
+        "its packets may not be decoded without the trace metadata in it, and a finalized storage \
+         would have to do without for good",
+        "register the agent and send its trace metadata again, for example by pushing its trace \
+         again, or put the file back; then finalize the storage again";
     409 "agent_metadata_conflict" "the agent has different trace metadata on this server",
         "packets are decoded with the trace metadata of their agent, and an agent of this name \
          already has other metadata here",

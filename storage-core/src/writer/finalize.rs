@@ -332,9 +332,13 @@ impl Writer {
         for id in agents {
             let name = FileName::Agent(id.clone()).to_string();
             let path = self.storage.folder.join(&name);
-            let found = self.services.agents.file_or_deleted(&id).await?;
+            let found = match self.services.agents.file_or_deleted(&id).await {
+                Err(error) if error.is_loss() => return Err(self.agent_lost(id, error)),
+                found => found?,
+            };
             if found.is_none() && self.needs_metadata(&id) {
-                return Err(StorageError::AgentNotFound(id));
+                let why = "it is gone, and the server started without it";
+                return Err(self.agent_lost(id, why));
             }
             let agent = found.unwrap_or_else(|| self.known_from_packets(&id));
             let bytes = bytes::Bytes::from(agent.encode().map_err(StorageError::damaged(&path))?);
@@ -349,6 +353,15 @@ impl Writer {
             published.map_err(StorageError::io("write", &path))?;
         }
         Ok(files)
+    }
+
+    fn agent_lost(&self, agent: AgentId, why: impl ToString) -> StorageError {
+        let (storage, why) = (self.storage.id, why.to_string());
+        StorageError::AgentLost {
+            storage,
+            agent,
+            why,
+        }
     }
 
     /// Whether packets of an agent cannot be decoded without its trace metadata. If its file was

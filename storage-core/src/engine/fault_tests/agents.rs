@@ -57,7 +57,9 @@ async fn a_storage_waits_for_an_agent_of_which_the_file_is_damaged() {
     let (storages, id) = (world.engine.storages(), world.storage);
     storages.recovered(id).await.unwrap();
     let error = storages.finalize(id).await.unwrap_err();
-    assert_eq!(error.code(), "agent_not_found", "{error}");
+    assert_eq!(error.code(), "agent_lost", "{error}");
+    let words = error.to_string();
+    assert!(words.contains("file of agent `agent` is lost"), "{words}");
     assert_eq!(world.state(), StorageState::Open);
     // Its metadata is still there, or was restored.
     std::fs::write(world.agent_path(), intact).unwrap();
