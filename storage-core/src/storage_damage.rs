@@ -7,13 +7,25 @@ use storage_format::{
     storage_file::StorageState,
 };
 
-use crate::storage::Storage;
+use crate::{damage::Damage, storage::Storage};
 
 impl Storage {
     /// Whether the storage file lists a file, and the storage is not being deleted.
     pub(crate) fn lists(&self, name: &str) -> bool {
         let file = self.file.read();
         !self.is_deleted.load(Ordering::SeqCst) && file.files.iter().any(|file| file.name == name)
+    }
+
+    /// Remembers damage that a verification found, so that the status has it; the log has it once,
+    /// with what to do.
+    pub(crate) fn remember_damage(&self, damage: &Damage, remedy: &str) {
+        let Damage { file, offset, what } = damage;
+        if self.checked.scrubbed.add(file, *offset, what.clone()) {
+            tracing::error!(
+                storage = %self.id, file, offset, what,
+                "a verification found damage; {remedy}"
+            );
+        }
     }
 
     /// Forgets the damage of files that are no part of the storage any more: they were replaced.

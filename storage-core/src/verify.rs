@@ -147,16 +147,12 @@ impl Verification<'_> {
             FileName::Storage(self.storage.id).to_string(),
             FileName::StorageCopy(self.storage.id).to_string(),
         ];
-        let of_files = self.report.damage.iter();
-        for Damage { file, offset, what } in of_files.filter(|damage| !own.contains(&damage.file)) {
-            let known = &self.storage.checked.scrubbed;
-            if known.add(file, *offset, what.clone()) {
-                tracing::error!(
-                    storage = %self.storage.id, file, offset, what,
-                    "a verification found damage; check the disk, and restore the file from an \
-                     export or a backup"
-                );
-            }
+        let found = self.report.damage.iter();
+        for damage in found.filter(|damage| !own.contains(&damage.file)) {
+            self.storage.remember_damage(
+                damage,
+                "check the disk, and restore the file from an export or a backup",
+            );
         }
     }
 

@@ -10,7 +10,9 @@ use harness::{
     Agent, Api, Connection, Request, Response, Server, Settings, payload, run_tracehold,
 };
 
-use crate::queries::{mount, run, wait_for_indexes};
+use serde_json::json;
+
+use crate::queries::{mount, push, run, wait_for_indexes};
 
 /// Bytes of a block of a data file that has a checksum of its own.
 const BLOCK: u64 = 4 << 20;
@@ -390,4 +392,42 @@ fn what_a_verification_finds_is_in_the_status() {
     assert_eq!(api.verify(&storage).len(), 0);
     assert_eq!(api.status(&storage)["damaged_places"], 0);
     assert_eq!(api.metric("tracehold_storage_damaged_storages"), 0.0);
+}
+
+/// Provenance is in no list of files, and nothing but a verification reads all of it.
+#[test]
+fn damaged_provenance_is_in_the_status_until_it_is_reported_again() {
+    let (folder, server, mut api) = Server::fresh();
+    let storage = filled(&server, folder.path());
+    let files = files(&server, &storage);
+    let file = files.iter().find(|file| file.role == "provenance").unwrap();
+    fs::write(&file.path, file.flipped(&file.places())).unwrap();
+    for _ in 0..2 {
+        let found = api.verify(&storage);
+        assert_eq!((found.len(), &found[0]["file"]), (1, &json!(file.name)));
+        let status = api.status(&storage);
+        assert_eq!(status["damaged_places"], 1, "{status}");
+        assert_eq!(status["damage"][0]["file"], file.name, "{status}");
+        assert_eq!(api.metric("tracehold_storage_damaged_storages"), 1.0);
+    }
+    let log = server.log();
+    assert_eq!(log.matches("push the files again").count(), 1, "{log}");
+    file.restore();
+    assert_eq!(api.verify(&storage).len(), 0);
+    assert_eq!(api.status(&storage)["damaged_places"], 0);
+    assert_eq!(api.metric("tracehold_storage_damaged_storages"), 0.0);
+
+    // Also of a storage that is not finalized, where the remedy is as the log says.
+    let storage = api.create_storage("open");
+    let trace = folder.path().join("trace.pfw");
+    push(&server, &storage, &trace, "65536");
+    let own = server.data().join("storages").join(&storage);
+    let path = own.join(format!("{}.pidx", api.leaves(&storage).first().unwrap()));
+    let intact = fs::read(&path).unwrap();
+    fs::write(&path, &intact[..intact.len() / 2]).unwrap();
+    assert_eq!(api.verify(&storage).len(), 1);
+    assert_eq!(api.status(&storage)["damaged_places"], 1);
+    push(&server, &storage, &trace, "65536");
+    assert_eq!(api.status(&storage)["damaged_places"], 0);
+    assert_eq!(api.verify(&storage).len(), 0);
 }

@@ -269,14 +269,17 @@ impl DerivedFiles {
         }
         let path = storage.path(&name);
         forget_file(&path);
-        self.blocking
+        let removed = self
+            .blocking
             .run(Cause::Index, move || match remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     Err(StorageError::io("remove", path)(error))
                 }
                 _ => Ok(()),
-            })
-            .await
+            });
+        removed.await?;
+        storage.checked.forget_damage(&name.to_string());
+        Ok(())
     }
 
     /// Length and CRC32C of a derived file; `None` if it does not exist or is not derived. Derived
@@ -331,13 +334,20 @@ impl DerivedFiles {
                 report.is_cancelled = true;
                 break;
             }
+            // A chunk index is made again, and its damage is gone then.
+            let is_remembered = name.role() == FileRole::Provenance;
             let found = derived_file(storage, &name, self);
+            let is_lost = found.as_ref().is_err_and(StorageError::is_loss);
             let (offset, what) = match found {
-                // It was replaced or removed meanwhile.
-                Ok(None) => continue,
-                Ok(Some(found)) => {
-                    report.files = report.files.saturating_add(1);
-                    report.bytes = report.bytes.saturating_add(found.length);
+                Ok(found) => {
+                    if let Some(found) = &found {
+                        report.files = report.files.saturating_add(1);
+                        report.bytes = report.bytes.saturating_add(found.length);
+                    }
+                    // It is intact, or was replaced or removed meanwhile.
+                    if is_remembered {
+                        storage.checked.forget_damage(&name.to_string());
+                    }
                     continue;
                 }
                 Err(StorageError::Damaged { source, .. }) => {
@@ -346,11 +356,17 @@ impl DerivedFiles {
                 }
                 Err(error) => (0, error.to_string()),
             };
-            report.damage.push(Damage {
+            let damage = Damage {
                 file: name.to_string(),
                 offset,
                 what,
-            });
+            };
+            if is_remembered && is_lost {
+                let remedy = "check the disk, and push the files again: provenance is reported \
+                              again, and no packet is stored twice";
+                storage.remember_damage(&damage, remedy);
+            }
+            report.damage.push(damage);
         }
         Ok(())
     }
