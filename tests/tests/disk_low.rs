@@ -1,15 +1,17 @@
 //! A full disk: pushes are refused with 507, reads work all the time, and ingest resumes by itself.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use harness::spans::{TestSpan, packets, request, send};
+use harness::spans::{TestSpan, packets, request, send, send_spans, spans};
 use harness::{Agent, Api, Request, Server, Settings, payload};
 use serde_json::json;
 
-use super::recording::{record_now, saver, stop, wait_for};
+use super::recording::{record_now, saver, span, stop, wait_for};
 
 const DISK_MIB: usize = 192;
 
@@ -17,6 +19,11 @@ const DISK_MIB: usize = 192;
 const CONFIG: &str = "[storage]\nio = \"blocking\"\npreallocation_bytes_max = 1048576\n\
                       disk_stop_free_bytes = 1048576\ndisk_stop_free_percent = 20\n\
                       disk_resume_free_percent = 40\n";
+
+/// Nobody looks at the free space: writes fail when there is none.
+const UNWATCHED: &str = "[storage]\nio = \"blocking\"\npreallocation_bytes_max = 0\n\
+                         disk_stop_free_bytes = 0\ndisk_stop_free_percent = 0\n\
+                         disk_resume_free_percent = 0\n[recording]\nstanding = false\n";
 
 /// A small file system in memory; unmounted when it is dropped.
 struct SmallDisk<'a>(&'a Path);
@@ -64,6 +71,8 @@ fn ingest_stops_on_a_low_disk_and_resumes_by_itself() {
         agent.post(api, next, b"more").unwrap()
     };
 
+    let refused = |api: &mut Api| api.metric("tracehold_storage_refused_disk_low_total");
+    assert_eq!(refused(&mut api), 0.0);
     let filler = folder.path().join("filler");
     fs::write(&filler, vec![1; (DISK_MIB - 20) << 20]).unwrap();
     // Packets are accepted until the server checks the disk.
@@ -71,6 +80,7 @@ fn ingest_stops_on_a_low_disk_and_resumes_by_itself() {
         let response = push_next(&mut api);
         (response.status == 507).then_some(response)
     });
+    assert_eq!(refused(&mut api), 1.0);
     assert!(
         refusal.header("retry-after").is_some(),
         "{}",
@@ -88,11 +98,13 @@ fn ingest_stops_on_a_low_disk_and_resumes_by_itself() {
     let file = fs::OpenOptions::new().write(true).open(&filler).unwrap();
     file.set_len(((DISK_MIB - 60) as u64) << 20).unwrap();
     drop(file);
-    let waited = Instant::now();
+    let (waited, mut refusals) = (Instant::now(), 1.0);
     while waited.elapsed() < Duration::from_secs(3) {
         assert_eq!(push_next(&mut api).status, 507, "too early");
+        refusals += 1.0;
         std::thread::sleep(Duration::from_millis(200));
     }
+    assert_eq!(refused(&mut api), refusals);
 
     fs::remove_file(&filler).unwrap();
     let accepted = poll(|| {
@@ -167,6 +179,127 @@ fn recordings_are_suspended_while_the_disk_is_low() {
     let log = server.log();
     for part in ["the recording is suspended", "the recording resumes"] {
         assert!(log.contains(part), "{log}");
+    }
+}
+
+/// Spans wait in the chain of a recording for others of their invocation. What is made of them when
+/// the recording is stopped has no place on a low disk, and the recording says how much that is.
+#[test]
+fn derived_packets_that_a_low_disk_refuses_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(folder.path()) else {
+        return;
+    };
+    let waiting = "[recording]\nwaiting_milliseconds = 60000\nstanding = false\n";
+    let config = format!("{CONFIG}{waiting}");
+    let server = Server::start(folder.path(), &Settings::with_config(&config));
+    let mut api = server.api();
+    let metric = "tracehold_recorded_derived_refused_packets";
+    let record = |api: &mut Api| {
+        let (id, storage) = record_now(api, json!({ "name": "derived" }));
+        send_spans(api, "shop", &[span(1, 2, 1, "look"), span(1, 1, 0, "buy")]);
+        (id, storage)
+    };
+    // With space nothing is refused.
+    let (id, storage) = record(&mut api);
+    let whole = stop(&mut api, &id);
+    let streams = spans(&mut api, &storage);
+    let derived = streams.keys().filter(|stream| *stream != "traces").count();
+    assert!(derived >= 3, "{streams:?}");
+    let counts = |stopped: &serde_json::Value| {
+        ["packets", "derived_packets", "derived_refused"]
+            .map(|name| stopped["counts"][name].clone())
+    };
+    assert_eq!(
+        counts(&whole),
+        [json!(1), json!(derived), json!(0)],
+        "{whole}"
+    );
+    assert_eq!(api.metric(metric), 0.0);
+
+    let (id, storage) = record(&mut api);
+    let filler = folder.path().join("filler");
+    fs::write(&filler, vec![1; (DISK_MIB - 20) << 20]).unwrap();
+    wait_for(&mut api, &id, "SUSPENDED");
+    let cut = stop(&mut api, &id);
+    assert_eq!(
+        counts(&cut),
+        [json!(1), json!(derived), json!(derived)],
+        "{cut}"
+    );
+    assert_eq!(api.metric(metric), derived as f64);
+    // What was acknowledged is there.
+    let streams = spans(&mut api, &storage);
+    assert_eq!(streams.keys().collect::<Vec<_>>(), ["traces"]);
+    assert_eq!(streams["traces"].len(), 2);
+}
+
+/// Nothing warns before the last byte of the disk is used. Spans are refused then as at other times:
+/// the sender keeps them and tries again, and what was acknowledged is stored once.
+#[test]
+fn spans_on_a_full_disk_are_refused_until_there_is_space() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(_disk) = SmallDisk::mount(folder.path()) else {
+        return;
+    };
+    let mut server = Server::start(folder.path(), &Settings::with_config(UNWATCHED));
+    let mut api = server.api();
+    let (id, storage) = record_now(&mut api, json!({ "processors": saver() }));
+    let (mut sent, mut acknowledged) = (0, BTreeSet::new());
+    let mut try_send = |api: &mut Api| {
+        sent += 1;
+        let body = request("shop", &[span(sent, 1, 0, "buy")]);
+        let response = send(api, "application/json", body.as_bytes());
+        if response.status == 200 {
+            acknowledged.insert(format!("{sent:032x}"));
+        }
+        response
+    };
+    assert_eq!(try_send(&mut api).status, 200);
+    let filler = folder.path().join("filler");
+    fill(&filler);
+    // A block that is written in part has room.
+    let refusal = poll(|| {
+        let response = try_send(&mut api);
+        (response.status != 200).then_some(response)
+    });
+    for refusal in [refusal, try_send(&mut api), try_send(&mut api)] {
+        assert_eq!(refusal.status, 503, "{}", refusal.brief());
+        let seconds = refusal.header("retry-after").unwrap();
+        assert!(seconds.parse::<u32>().unwrap() >= 1, "{}", refusal.brief());
+        assert_eq!(refusal.json()["code"], 14, "{}", refusal.brief());
+    }
+
+    fs::remove_file(&filler).unwrap();
+    poll(|| (try_send(&mut api).status == 200).then_some(()));
+    for _ in 0..5 {
+        assert_eq!(try_send(&mut api).status, 200);
+    }
+    let stored = |api: &mut Api| {
+        let rows = spans(api, &storage).remove("traces").unwrap();
+        let ids: Vec<_> = rows
+            .iter()
+            .map(|row| row["args.trace_id"].clone())
+            .collect();
+        ids
+    };
+    let expected: Vec<_> = acknowledged.into_iter().collect();
+    assert_eq!(stored(&mut api), expected);
+    drop(api);
+    server.kill();
+    server.restart();
+    let mut api = server.api();
+    assert_eq!(stored(&mut api), expected, "after a restart");
+    stop(&mut api, &id);
+    api.finalize(&storage);
+    assert!(api.verify(&storage).is_empty());
+}
+
+/// Writes a file until nothing more can be written anywhere.
+fn fill(path: &Path) {
+    let mut file = fs::File::create(path).unwrap();
+    for size in [1 << 20, 1] {
+        while file.write_all(&vec![1; size]).is_ok() {}
     }
 }
 

@@ -72,6 +72,7 @@ mod page;
 mod page_nodes;
 mod partial_spans;
 mod perfetto_engine;
+mod plots;
 mod provenance;
 mod proxies;
 mod pushed_folders;
