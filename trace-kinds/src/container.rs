@@ -1,6 +1,7 @@
 //! Compression of files.
 
 use std::io::{self, BufRead, Read};
+use std::ops::Range;
 
 use crate::gzip::{MembersText, is_gzip};
 
@@ -50,6 +51,41 @@ impl<R: Read> Read for Pieces<R> {
     }
 }
 
+/// Bytes of text that are made at once. What precedes an error in those is lost, so they are few,
+/// and as many whoever reads them.
+const TEXT_BYTES: usize = 16 << 10;
+
+/// A text that is made in steps of one size, whatever is read at once: the same text comes out of a
+/// damaged file.
+struct Steps<R> {
+    text: R,
+    step: Box<[u8]>,
+    unread: Range<usize>,
+}
+
+impl<R: Read> Steps<R> {
+    fn new(text: R) -> Self {
+        Self {
+            text,
+            step: vec![0; TEXT_BYTES].into(),
+            unread: 0..0,
+        }
+    }
+}
+
+impl<R: Read> Read for Steps<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.unread.is_empty() && !buffer.is_empty() {
+            self.unread = 0..self.text.read(&mut self.step)?;
+        }
+        let unread = self.step.get(self.unread.clone()).unwrap_or_default();
+        let count = unread.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&unread[..count]);
+        self.unread.start += count;
+        Ok(count)
+    }
+}
+
 /// How the content of a file is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Container {
@@ -87,7 +123,7 @@ impl Container {
     ) -> io::Result<Box<dyn Read + Send + 'r>> {
         Ok(match self {
             Container::Plain => Box::new(source),
-            Container::Gzip => Box::new(MembersText::new(source)),
+            Container::Gzip => Box::new(Steps::new(MembersText::new(source))),
             Container::Zstd => {
                 let mut text = zstd::Decoder::with_buffer(Pieces {
                     source,
@@ -95,7 +131,7 @@ impl Container {
                     at: 0,
                 })?;
                 text.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
-                Box::new(text)
+                Box::new(Steps::new(text))
             }
         })
     }
@@ -145,6 +181,15 @@ mod tests {
             for step in [1, 1_000, 65_536] {
                 let slow = read(Box::new(Slow(&damaged, step)));
                 assert!(slow == found, "{at} {step}");
+                // Nor on how much is read at once.
+                let mut text = Container::Zstd.text_of(&damaged[..]).unwrap();
+                let (mut read, mut buffer) = (Vec::new(), vec![0; step]);
+                while let Ok(count) = text.read(&mut buffer)
+                    && count > 0
+                {
+                    read.extend_from_slice(&buffer[..count]);
+                }
+                assert!(read == found.0, "{at} {step}");
             }
         }
         assert!(errors > 0, "no damage was noticed");
