@@ -12,6 +12,7 @@
 pub mod chrome;
 mod container;
 pub mod ctf;
+mod damaged_bytes;
 pub mod dft;
 mod error;
 mod event;
@@ -28,6 +29,7 @@ mod record_fields;
 pub mod rocksdb;
 
 pub use container::Container;
+pub use damaged_bytes::DamagedBytes;
 pub use error::DecodeError;
 pub use event::{Decoded, Decoder, EachEvent, Event};
 pub use field_type::FieldType;

@@ -14,8 +14,8 @@ use super::whole_file::{FindPackets, Input, Packets, WholeFile};
 use crate::ReadError;
 use crate::source::ChunkSource;
 
-/// Bytes of a packet of a RocksDB trace. Damage ends a packet, so packets must be the same with and
-/// without an index.
+/// Bytes of a packet of a RocksDB trace. A damaged record costs no other, so what is read does not
+/// depend on them.
 pub(crate) const PACKET_BYTES: usize = 64 << 10;
 
 /// Opens a RocksDB trace, with the sidecar next to it if that is usable.

@@ -38,8 +38,8 @@ pub use unpaired::{Durations, MARKS_MAX, MarkKind, OutsideDurations, Unpaired, U
 use std::borrow::Cow;
 use std::ops::ControlFlow;
 
-use crate::DecodeError;
 use crate::gzip::{Inflater, PiecePacket, is_piece};
+use crate::{DamagedBytes, DecodeError};
 
 /// The name of the format in messages.
 const FORMAT: &str = "chrome";
@@ -64,6 +64,7 @@ fn packet_text(packet: &[u8]) -> Result<Cow<'_, [u8]>, DecodeError> {
     if !is_piece(packet) {
         return Ok(packet.into());
     }
+    DamagedBytes::refuse(packet, FORMAT)?;
     let text = PiecePacket::decode(packet);
     let text = text.and_then(|piece| piece.text(&mut Inflater::default()));
     match text {

@@ -8,7 +8,7 @@ use super::{DftDecoder, DftVisitor, HashNames, Lines, Metadata, Names, Part, Tim
 use crate::gzip::{
     Entry, Inflater, PiecePacket, ScanOptions, Scanner, TextSink, is_gzip, is_piece,
 };
-use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
+use crate::{DamagedBytes, DecodeError, Decoded, Decoder, EachEvent, Event};
 
 /// Decodes packets of a `dft` stream, which are text, gzip or pieces of it, as their first bytes
 /// show. The events before a torn or damaged member are decoded.
@@ -121,6 +121,7 @@ impl Decoder for PacketDecoder {
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
         let mut packet_text = PacketText::new(&self.decoder, &mut self.declared, each);
         if is_piece(packet) {
+            DamagedBytes::refuse(packet, "dft")?;
             let text = PiecePacket::decode(packet);
             let text = text.and_then(|piece| piece.text(&mut Inflater::default()));
             let _whole = packet_text.walk(&text.map_err(|damage| DecodeError::Damaged {

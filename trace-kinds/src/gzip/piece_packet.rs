@@ -185,6 +185,25 @@ impl<'p> PiecePacket<'p> {
         Ok(text)
     }
 
+    /// A packet of the text of a file alone, without bytes of it.
+    pub fn of_text(text: &'p [u8]) -> Self {
+        Self {
+            first_bit: 0,
+            window: None,
+            last_bit: None,
+            inflated: 0,
+            text: text.len() as u64,
+            before: text,
+            bytes: &[],
+        }
+    }
+
+    /// The text before the piece and its bytes, if it ends before it begins: nothing inflates.
+    pub(crate) fn backwards(&self) -> Option<(&'p [u8], &'p [u8])> {
+        let ends_at_start = self.window.is_none() && self.last_bit == Some(0);
+        (ends_at_start && self.inflated > 0).then_some((self.before, self.bytes))
+    }
+
     /// The bytes of the file that the packet has beyond those of the packet before.
     pub fn own_bytes(&self) -> &'p [u8] {
         let shared = usize::from(self.first_bit > 0);

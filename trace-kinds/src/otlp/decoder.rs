@@ -10,7 +10,8 @@ use super::field_value::{FieldValue, each_flat, value_at};
 use super::json::{is_json, to_protobuf};
 use super::span::Span;
 use super::visitor::{Visitor, walk};
-use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
+use super::wire::FORMAT;
+use crate::{DamagedBytes, DecodeError, Decoded, Decoder, EachEvent, Event};
 
 /// Names of the span kinds, by their codes.
 const KINDS: [&str; 6] = [
@@ -155,6 +156,7 @@ impl OtlpDecoder {
 
 impl Decoder for OtlpDecoder {
     fn decode(&mut self, packet: &[u8], each: &mut EachEvent<'_>) -> Result<Decoded, DecodeError> {
+        DamagedBytes::refuse(packet, FORMAT)?;
         if is_json(packet) {
             self.walk(&to_protobuf(packet)?, &mut |event| each(event))
         } else {

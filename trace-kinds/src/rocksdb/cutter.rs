@@ -159,6 +159,11 @@ impl Cutter {
         split_envelope(&self.partial, self.offset).err()
     }
 
+    /// Bytes of the input up to the end of the last complete record.
+    pub fn complete_bytes(&self) -> u64 {
+        self.pushed
+    }
+
     /// Adds the complete records at the start of `bytes`; returns their length.
     fn take_records(&mut self, bytes: &[u8]) -> Result<usize, RocksdbError> {
         if self.trace.is_none() && !is_trace(bytes) {

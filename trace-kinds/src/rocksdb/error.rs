@@ -79,3 +79,18 @@ pub enum RocksdbError {
         found: u64,
     },
 }
+
+impl RocksdbError {
+    /// Whether only one record is damaged, and it is known where the next one begins.
+    pub(super) fn is_of_record(&self) -> bool {
+        match self {
+            Self::UnexpectedType { .. }
+            | Self::MissingField { .. }
+            | Self::TrailingBytes { .. } => true,
+            Self::Torn { .. }
+            | Self::NotATrace { .. }
+            | Self::TooLong { .. }
+            | Self::Gap { .. } => false,
+        }
+    }
+}

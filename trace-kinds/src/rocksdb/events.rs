@@ -17,7 +17,7 @@ use super::{
     BlockCacheTrace, BlockRecord, BlockType, IoRecord, IoTrace, RocksdbError, TraceKind, file_class,
 };
 use crate::record_fields::select_fields;
-use crate::{DecodeError, Decoded, Decoder, EachEvent, Event};
+use crate::{DamagedBytes, DecodeError, Decoded, Decoder, EachEvent, Event};
 
 /// Reads the value of one field of an IO record.
 type ReadIo = for<'e> fn(&'e IoEvent<'_, '_>) -> Option<Value<'e>>;
@@ -129,8 +129,11 @@ impl Decoder for RocksdbDecoder {
             Fields::Io(fields) => {
                 let format = "rocksdb-io";
                 let in_packet = |error| in_packet(error, packet, format);
+                DamagedBytes::refuse(packet, format)?;
                 let mut trace = IoTrace::open(packet).map_err(in_packet)?;
-                while let Some(record) = trace.next_record().map_err(in_packet)? {
+                while let Some(record) =
+                    next_intact(&mut decoded.broken, || trace.next_record()).map_err(in_packet)?
+                {
                     decoded.events += 1;
                     let start_ns = trace.start_ns(&record);
                     if each(&IoEvent {
@@ -147,8 +150,11 @@ impl Decoder for RocksdbDecoder {
             Fields::Block(fields) => {
                 let format = "rocksdb-block-cache";
                 let in_packet = |error| in_packet(error, packet, format);
+                DamagedBytes::refuse(packet, format)?;
                 let mut trace = BlockCacheTrace::open(packet).map_err(in_packet)?;
-                while let Some(record) = trace.next_record().map_err(in_packet)? {
+                while let Some(record) =
+                    next_intact(&mut decoded.broken, || trace.next_record()).map_err(in_packet)?
+                {
                     decoded.events += 1;
                     let (block_key, referenced_key) = (OnceCell::new(), OnceCell::new());
                     let event = BlockEvent {
@@ -164,6 +170,20 @@ impl Decoder for RocksdbDecoder {
             }
         }
         Ok(decoded)
+    }
+}
+
+/// The next record that can be read. Each says where the next one begins, so one that is damaged
+/// costs no other, however long the packet is.
+fn next_intact<R>(
+    broken: &mut u64,
+    mut next: impl FnMut() -> Result<Option<R>, RocksdbError>,
+) -> Result<Option<R>, RocksdbError> {
+    loop {
+        match next() {
+            Err(error) if error.is_of_record() => *broken += 1,
+            record => return record,
+        }
     }
 }
 

@@ -217,9 +217,9 @@ impl<'a> IoTrace<'a> {
         let Some(envelope) = self.envelopes.next_envelope()? else {
             return Ok(None);
         };
-        let record = IoRecord::decode(&envelope, &self.header)?;
-        self.first_end.get_or_insert(record.end);
-        Ok(Some(record))
+        // The first record is the anchor even if it is damaged, as for the packets after this one.
+        self.first_end.get_or_insert(envelope.time);
+        IoRecord::decode(&envelope, &self.header).map(Some)
     }
 
     /// When `record` started, ns since the epoch, by the anchor that the module describes.

@@ -93,7 +93,8 @@ impl<R: Read> PacketReader<R> {
         self.buffer.get(self.used..).unwrap_or_default()
     }
 
-    fn offset(&self) -> u64 {
+    /// Where what was read ends.
+    pub fn offset(&self) -> u64 {
         self.start + self.used as u64
     }
 

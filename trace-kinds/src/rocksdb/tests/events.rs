@@ -81,3 +81,36 @@ fn offsets_of_errors_count_from_the_start_of_the_packet() {
         }
     );
 }
+
+/// A damaged record costs itself: the records of a packet say where the next one begins. The first
+/// one is the anchor of the times even if it is damaged.
+#[test]
+fn records_behind_a_damaged_one_are_read() {
+    let [io, blocks] = small_traces();
+    for (kind, trace) in [(TraceKind::Io, io), (TraceKind::BlockCache, blocks)] {
+        let intact = events(kind, &trace, &["ts"]);
+        let mut at = HEADER_BYTES;
+        for number in 0..intact.len() {
+            let mut damaged = trace.clone();
+            damaged[at + 8] = 99;
+            let mut shown = Vec::new();
+            let mut table = FieldTable::new();
+            let ts = table.insert(&FieldPath::new("ts"));
+            let mut decoder = RocksdbDecoder::new(kind, &table);
+            let decoded = decoder.decode(&damaged, &mut |event| {
+                shown.push(event.field(ts).map(print).unwrap_or_default());
+                ControlFlow::Continue(())
+            });
+            let decoded = decoded.unwrap();
+            let read = (decoded.events, decoded.broken);
+            assert_eq!(read, (intact.len() as u64 - 1, 1), "{kind:?} {number}");
+            let mut expected = intact.clone();
+            expected.remove(number);
+            for (line, ts) in expected.iter().zip(&shown) {
+                assert!(line.contains(&format!("[ts={ts}]")), "{line} at {ts}");
+            }
+            let length = trace[at + 9..at + ENVELOPE_BYTES].try_into().unwrap();
+            at += ENVELOPE_BYTES + u32::from_le_bytes(length) as usize;
+        }
+    }
+}
