@@ -23,6 +23,7 @@ mod copies;
 mod crashes;
 mod damaged_commands;
 mod damaged_files;
+mod damaged_pushes;
 mod damaged_storages;
 mod decoded_values;
 mod deleted_meanwhile;

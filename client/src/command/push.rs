@@ -270,8 +270,8 @@ fn lines_of_end(report: &StreamReport) -> Vec<String> {
     });
     let damage = report.damage.as_ref().map(|damage| {
         format!(
-            "warning: {damage}; its bytes are stored as they are: queries say that their results \
-             lack it, and an export has it"
+            "warning: {damage}; what cannot be read is stored as packets that nobody can decode, so \
+             that queries say that their results lack it"
         )
     });
     let remark = report

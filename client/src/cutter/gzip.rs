@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
-use super::damage::{DamageFound, end_of_damage, next_packet};
-use super::pieces::{Boundaries, PieceCutter};
+use super::damage::{DamageFound, Damaged, Stretches, end_of_damage};
+use super::pieces::{Boundaries, PieceCutter, damaged_member};
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
 
@@ -56,8 +56,8 @@ pub struct GzipCutter {
     pieces: Option<PieceCutter>,
     /// Text before the current member.
     member_text: usize,
-    /// What is left of a damaged stretch.
-    damaged: Range<u64>,
+    /// A damaged stretch, which is cut next.
+    damaged: Option<Damaged>,
     /// What was damaged.
     damage: DamageFound,
 }
@@ -130,7 +130,7 @@ impl GzipCutter {
             torn: false,
             pieces: None,
             member_text: 0,
-            damaged: 0..0,
+            damaged: None,
             damage: DamageFound::default(),
         })
     }
@@ -366,25 +366,18 @@ impl GzipCutter {
             self.position = self.member;
             self.cut_rest();
         }
-        self.go_on_after(self.member, self.member..end, what)
+        let member = self.member;
+        let damaged = damaged_member(member, what);
+        let reason = format!("{damaged}: bytes {member} to {end} cannot be read");
+        self.go_on_after(member..end, reason)
     }
 
     /// Goes on behind a damaged stretch of the file, which is cut next.
-    fn go_on_after(
-        &mut self,
-        member: u64,
-        stretch: Range<u64>,
-        what: &str,
-    ) -> Result<(), ClientError> {
-        let sought = self.input.seek(SeekFrom::Start(stretch.end));
+    fn go_on_after(&mut self, stretch: Range<u64>, reason: String) -> Result<(), ClientError> {
+        let end = stretch.end;
+        let sought = self.input.seek(SeekFrom::Start(end));
         sought.map_err(|error| ClientError::file(&self.path, error))?;
-        let Range { start, end } = stretch;
-        self.damage.add(|| {
-            format!(
-            "the gzip member at offset {member} is damaged ({what}): bytes {start} to {end} cannot be \
-             read"
-            )
-        });
+        self.damage.add(|| reason.clone());
         (self.gathered, self.text) = (Vec::new(), Vec::new());
         (self.position, self.cut) = (end, end);
         self.good = Good::default();
@@ -392,7 +385,7 @@ impl GzipCutter {
         self.inflate.reset(false);
         self.stage = Stage::Between;
         self.pieces = None;
-        self.damaged = stretch;
+        self.damaged = Some(Damaged::new(stretch, reason));
         Ok(())
     }
 
@@ -405,13 +398,34 @@ impl GzipCutter {
             return Ok(Some(cut));
         }
         if let Some(damage) = pieces.take_damage() {
-            let end = match damage.end {
-                Some(end) => end,
-                None => end_of_damage(&self.path, damage.member)?,
+            let end = match (damage.end, damage.member) {
+                (Some(end), _) => end,
+                (None, Some(member)) => end_of_damage(&self.path, member)?,
+                (None, None) => damage.begin,
             };
-            self.go_on_after(damage.member, damage.begin..end, damage.what)?;
+            let end = end.max(damage.begin);
+            self.go_on_after(damage.begin..end, damage.reason(end))?;
+        } else if let Some(cut_off) = pieces.take_cut_off() {
+            // Its text is read like that of an intact member.
+            self.damaged = Some(Damaged::end(cut_off.end, cut_off.what));
         }
         Ok(None)
+    }
+
+    /// The next packet of a damaged stretch.
+    fn next_damaged(&mut self) -> Result<Option<Cut>, ClientError> {
+        let Some(damaged) = &mut self.damaged else {
+            return Ok(None);
+        };
+        let Some(packet) = damaged.next(&mut Stretches::of_file(&self.path))? else {
+            self.damaged = None;
+            return Ok(None);
+        };
+        Ok(Some(Cut {
+            bytes: packet.packet,
+            position: damaged.at(),
+            text: Some(TextLength { bytes: 0, lines: 0 }),
+        }))
     }
 }
 
@@ -421,8 +435,8 @@ impl Cutter for GzipCutter {
             if let Some(cut) = self.ready.pop_front() {
                 return Ok(Some(cut));
             }
-            if !self.damaged.is_empty() {
-                return next_packet(&self.path, &mut self.damaged).map(Some);
+            if let Some(cut) = self.next_damaged()? {
+                return Ok(Some(cut));
             }
             if self.stage != Stage::Done {
                 match self.step() {
@@ -432,7 +446,7 @@ impl Cutter for GzipCutter {
                 continue;
             }
             let piece = self.next_piece()?;
-            if piece.is_some() || self.stage == Stage::Done {
+            if piece.is_some() || (self.stage == Stage::Done && self.damaged.is_none()) {
                 return Ok(piece);
             }
         }

@@ -3,7 +3,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use memchr::{memchr, memrchr};
-use trace_kinds::Container;
+use trace_kinds::{Container, DamagedBytes};
 
 use super::text::FileText;
 use super::{Cut, Cutter, End, TextLength};
@@ -12,7 +12,8 @@ use crate::ClientError;
 /// Maximum length of a line; a file with a longer one is not text.
 pub(super) const LINE_BYTES_MAX: usize = 64 << 20;
 
-/// Cuts text after the last line end within the target size. A longer line is one packet.
+/// Cuts text after the last line end within the target size. A longer line is one packet. What
+/// cannot be decompressed is a packet without bytes, which says so.
 pub struct LineCutter {
     file: FileText,
     reader: Box<dyn Read + Send>,
@@ -20,6 +21,10 @@ pub struct LineCutter {
     text: Vec<u8>,
     offset: u64,
     target: usize,
+    /// Why the rest of a compressed file has no text.
+    damage: Option<String>,
+    /// Whether a packet says that something is missing at the end.
+    is_end_told: bool,
 }
 
 impl LineCutter {
@@ -46,17 +51,34 @@ impl LineCutter {
             text: Vec::with_capacity(target),
             offset,
             target,
+            damage: None,
+            is_end_told: false,
         }
     }
 
     /// Reads until there are `length` bytes of text. Returns false if the file ends before.
     fn fill(&mut self, length: usize) -> Result<bool, ClientError> {
         let missing = length.saturating_sub(self.text.len());
-        let mut reader = (&mut self.reader).take(missing as u64);
-        reader
-            .read_to_end(&mut self.text)
-            .map_err(|error| self.file.failed(error))?;
+        if self.damage.is_none() {
+            let mut reader = (&mut self.reader).take(missing as u64);
+            if let Err(error) = reader.read_to_end(&mut self.text) {
+                let read = self.offset + self.text.len() as u64;
+                self.damage = Some(self.file.failed(error, read)?);
+            }
+        }
         Ok(self.text.len() >= length)
+    }
+
+    /// A packet that says what is missing behind the last line.
+    fn missing_end(&mut self) -> Option<Cut> {
+        let reason = self.damage.clone().or_else(|| self.file.torn());
+        let reason = reason.filter(|_| !self.is_end_told)?;
+        self.is_end_told = true;
+        Some(Cut {
+            bytes: Bytes::from(DamagedBytes::encode(&reason, b"")),
+            position: self.file.position(self.offset),
+            text: Some(TextLength { bytes: 0, lines: 0 }),
+        })
     }
 }
 
@@ -81,7 +103,8 @@ impl Cutter for LineCutter {
             if !filled {
                 match end {
                     End::Final if !self.text.is_empty() => break self.text.len(),
-                    _ => return Ok(None),
+                    End::Final => return Ok(self.missing_end()),
+                    End::Growing | End::Pause => return Ok(None),
                 }
             }
             if length >= LINE_BYTES_MAX {
@@ -99,6 +122,11 @@ impl Cutter for LineCutter {
             bytes: Bytes::from(bytes),
             position: self.file.position(self.offset),
         }))
+    }
+
+    fn damage(&self) -> Option<String> {
+        let damage = self.damage.as_ref()?;
+        Some(format!("{}: {damage}", self.file.path().display()))
     }
 
     fn remark(&self) -> Option<String> {

@@ -12,6 +12,9 @@
 //! | Chrome traces | [`ChromeCutter`]: events, pieces of gzip members, or the text of zstd |
 //! | OpenTelemetry spans | [`OtlpCutter`]: requests; the text of a compressed file |
 //! | CTF data stream file | [`CtfCutter`]: the producer's packets |
+//!
+//! What of a file cannot be read is in packets that nobody can decode
+//! ([`DamagedBytes`](trace_kinds::DamagedBytes)), and so is what says that something is missing.
 
 mod chrome;
 mod ctf;

@@ -1,6 +1,5 @@
 use std::fs::File;
 use std::io::Read;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -8,7 +7,7 @@ use bytes::Bytes;
 use trace_kinds::Container;
 use trace_kinds::otlp::file::{FileForm, Packet, PacketReader, ReadError};
 
-use super::damage::{DamageFound, next_bytes};
+use super::damage::{DamageFound, Damaged, Stretches, file_bytes};
 use super::text::FileText;
 use super::{Cut, Cutter, End, TextLength};
 use crate::ClientError;
@@ -16,7 +15,9 @@ use crate::ClientError;
 /// Blanks between two documents that are stored with the first one.
 const BLANK_BYTES_MAX: u64 = 64 << 10;
 
-/// Cuts a file of OpenTelemetry spans into requests. Those of a compressed file are its text.
+/// Cuts a file of OpenTelemetry spans into requests. Those of a compressed file are its text. What
+/// is no request, and one that the end of the file cuts off, is cut as it is into packets that
+/// cannot be decoded.
 pub struct OtlpCutter {
     file: FileText,
     form: FileForm,
@@ -30,7 +31,8 @@ pub struct OtlpCutter {
     torn: Option<String>,
     has_begun: bool,
     /// What is no request, before the next one.
-    damaged: Range<u64>,
+    damaged: Option<Damaged>,
+    stretches: Stretches,
     /// What was damaged.
     damage: DamageFound,
 }
@@ -54,49 +56,74 @@ impl OtlpCutter {
             end: 0,
             torn: None,
             has_begun: false,
-            damaged: 0..0,
+            damaged: None,
+            stretches: Stretches::of_text(path, container),
             damage: DamageFound::default(),
         })
     }
 
-    /// The next request in the file. What is none, before it, is cut as it is; of a compressed
-    /// file, only the requests can be told apart.
+    /// The next request in the file. What is none, before it, is cut as it is.
     fn request(&mut self) -> Result<Option<Packet>, ClientError> {
-        let mut begin = None;
-        loop {
-            let (offset, packet) = match self.reader.next_packet() {
-                Ok(Some(packet)) => (Some(packet.offset), Some(packet)),
-                Ok(None) => (None, None),
-                Err(ReadError::Io(error)) => return Err(self.file.failed(error)),
+        let (mut damaged, mut lacks_end) = (None::<(u64, String)>, false);
+        let packet = loop {
+            let (begin, what) = match self.reader.next_packet() {
+                Ok(packet) => break packet,
+                Err(ReadError::Io(error)) => {
+                    let read = self.reader.offset();
+                    let what = self.file.failed(error, read)?;
+                    self.damage.add(|| what.clone());
+                    damaged.get_or_insert((read, what));
+                    lacks_end = true;
+                    break None;
+                }
                 Err(error @ ReadError::Cut { offset }) => {
                     self.torn = Some(error.to_string());
-                    (Some(offset), None)
+                    damaged.get_or_insert((offset, error.to_string()));
+                    break None;
                 }
-                Err(ReadError::Damaged { offset, what }) if self.plain.is_some() => {
-                    let begin = *begin.get_or_insert(offset);
-                    if begin == offset {
-                        self.damage.add(|| format!("at byte {offset}: {what}"));
-                    }
-                    continue;
-                }
-                Err(error) => return Err(self.file.damaged(&error.to_string())),
+                Err(ReadError::Damaged { offset, what }) => (offset, what),
             };
-            if let Some(begin) = begin {
-                let end = match offset {
-                    Some(offset) => offset,
-                    None => self.length()?,
-                };
-                self.damaged = begin..end;
-            }
-            return Ok(packet);
+            damaged.get_or_insert_with(|| {
+                let what = format!("at byte {begin}: {what}");
+                self.damage.add(|| what.clone());
+                (begin, what)
+            });
+        };
+        let end = match &packet {
+            Some(packet) => packet.offset,
+            None if self.plain.is_some() => file_bytes(self.file.path())?,
+            // As far as there is text.
+            None => u64::MAX,
+        };
+        lacks_end |= packet.is_none() && self.file.torn().is_some();
+        self.damaged =
+            damaged.map(|(begin, reason)| Damaged::new(begin..end, reason).without_end(lacks_end));
+        if packet.is_none() && self.damaged.is_none() {
+            let torn = self.file.torn();
+            self.damaged = torn.map(|torn| Damaged::end(self.reader.offset(), torn));
         }
+        Ok(packet)
     }
 
-    /// The length of the file.
-    fn length(&self) -> Result<u64, ClientError> {
-        let metadata = std::fs::metadata(self.file.path());
-        let metadata = metadata.map_err(|error| ClientError::file(self.file.path(), error))?;
-        Ok(metadata.len())
+    /// The next packet of what is no request.
+    fn next_damaged(&mut self) -> Result<Option<Cut>, ClientError> {
+        let Some(damaged) = &mut self.damaged else {
+            return Ok(None);
+        };
+        let Some(packet) = damaged.next(&mut self.stretches)? else {
+            self.damaged = None;
+            return Ok(None);
+        };
+        let text = TextLength {
+            bytes: damaged.at().saturating_sub(self.end),
+            lines: memchr::memchr_iter(b'\n', &packet.bytes).count() as u64,
+        };
+        self.end = damaged.at();
+        Ok(Some(Cut {
+            bytes: packet.packet,
+            position: self.file.position(self.end),
+            text: self.plain.is_none().then_some(text),
+        }))
     }
 
     /// The blanks from `from` to `to`, which separate documents.
@@ -120,7 +147,7 @@ impl OtlpCutter {
         let mut bytes = packet.bytes;
         let following = match (follows, &self.plain) {
             (Some(follows), _) => follows,
-            (None, Some(_)) if self.torn.is_none() => self.length()?,
+            (None, Some(_)) => file_bytes(self.file.path())?,
             (None, _) => end,
         };
         bytes.extend(self.blanks(end, following)?);
@@ -145,21 +172,15 @@ impl Cutter for OtlpCutter {
             self.has_begun = true;
             self.next = self.request()?;
         }
-        if !self.damaged.is_empty() {
-            let bytes = next_bytes(self.file.path(), &mut self.damaged)?;
-            self.end = self.damaged.start;
-            return Ok(Some(Cut {
-                bytes: Bytes::from(bytes),
-                position: self.end,
-                text: None,
-            }));
+        if let Some(cut) = self.next_damaged()? {
+            return Ok(Some(cut));
         }
         let Some(packet) = self.next.take() else {
             return Ok(None);
         };
         self.next = self.request()?;
         let follows = self.next.as_ref().map(|next| next.offset);
-        let damaged = Some(self.damaged.start).filter(|_| !self.damaged.is_empty());
+        let damaged = self.damaged.as_ref().map(Damaged::at);
         self.cut(packet, damaged.or(follows)).map(Some)
     }
 

@@ -22,8 +22,6 @@ const AHEAD_PACKETS: usize = 2;
 /// Text without a place where inflating can start, after which text is cut instead.
 const TEXT_BYTES_MAX: usize = PIECE_TEXT_BYTES_MAX / 2;
 
-const USE_RAW: &str = "use --kind raw to push the bytes unchanged";
-
 /// Finds where packets of a text may end.
 pub(super) trait Boundaries: Send {
     /// Examines the next text.
@@ -40,6 +38,11 @@ pub(super) trait Boundaries: Send {
 
     /// The text is complete. Returns a note about it.
     fn finish(&mut self) -> Option<String>;
+
+    /// Whether the end of the text was cut off, after it is complete.
+    fn is_cut_off(&self) -> bool {
+        false
+    }
 }
 
 /// Cuts a gzip file into pieces: ranges of its bytes, each with what inflating it alone needs. The
@@ -56,19 +59,55 @@ pub(super) struct PieceCutter {
 #[derive(Debug, Default)]
 struct Ended {
     remark: Option<String>,
-    damage: Option<Damaged>,
+    cut_off: Option<CutOff>,
+    damage: Option<MemberDamage>,
+}
+
+/// The end of a file that was cut off, because its producer was killed.
+#[derive(Debug)]
+pub(super) struct CutOff {
+    pub(super) what: String,
+    /// The length of the file.
+    pub(super) end: u64,
 }
 
 /// Damage at which cutting ended.
 #[derive(Debug)]
-pub(super) struct Damaged {
-    /// Offset of the damaged member, or of what is none.
-    pub(super) member: u64,
+pub(super) struct MemberDamage {
+    /// Offset of the damaged member, or of what is none; `None` if what is wrong is the text.
+    pub(super) member: Option<u64>,
     /// The bytes of the file that are in no packet up to the next member; its end is not known if
     /// the data of the member could be read, and were cut.
     pub(super) begin: u64,
     pub(super) end: Option<u64>,
-    pub(super) what: &'static str,
+    /// Offset in the text of what is in no packet.
+    pub(super) text: u64,
+    /// Whether text of the member was cut before its damage was found.
+    is_unverified: bool,
+    what: String,
+}
+
+impl MemberDamage {
+    /// What cannot be read, up to `end`.
+    pub(super) fn reason(&self, end: u64) -> String {
+        let begin = self.begin;
+        let what = match self.member {
+            Some(member) => damaged_member(member, &self.what),
+            None => self.what.clone(),
+        };
+        let unverified = if self.is_unverified {
+            "; the text that precedes them in the member is stored, and may be wrong, because only \
+             its end shows whether it is intact"
+        } else {
+            ""
+        };
+        format!("{what}: bytes {begin} to {end} cannot be read{unverified}")
+    }
+}
+
+/// Says that a member is damaged, and how.
+pub(super) fn damaged_member(member: u64, what: &str) -> String {
+    format!("the gzip member at offset {member} is damaged ({what})")
 }
 
 impl PieceCutter {
@@ -101,6 +140,7 @@ impl PieceCutter {
             failed: None,
             is_at_gap: false,
             is_too_long: false,
+            unfit: None,
         };
         let work = move || pieces.scan(file);
         let scan = std::thread::Builder::new().name("cutter".to_owned());
@@ -123,19 +163,6 @@ impl PieceCutter {
         Ok(None)
     }
 
-    /// The next packet of a file of which nothing can be read behind damage.
-    pub(super) fn next_intact(&mut self) -> Result<Option<Cut>, ClientError> {
-        let cut = self.next()?;
-        match self.take_damage() {
-            Some(Damaged { member, what, .. }) => {
-                let path = self.path.display();
-                let place = format!("{path}, in the gzip member at offset {member}");
-                Err(ClientError::damaged(place, format!("{what}; {USE_RAW}")))
-            }
-            None => Ok(cut),
-        }
-    }
-
     /// A note about the file, after it was cut to its end.
     pub(super) fn remark(&self) -> Option<String> {
         let remark = self.ended.remark.as_ref()?;
@@ -143,8 +170,13 @@ impl PieceCutter {
     }
 
     /// The damage at which cutting ended.
-    pub(super) fn take_damage(&mut self) -> Option<Damaged> {
+    pub(super) fn take_damage(&mut self) -> Option<MemberDamage> {
         self.ended.damage.take()
+    }
+
+    /// Whether the end of the file was cut off.
+    pub(super) fn take_cut_off(&mut self) -> Option<CutOff> {
+        self.ended.cut_off.take()
     }
 
     fn end(&mut self) {
@@ -195,6 +227,8 @@ struct Pieces<B> {
     /// Whether no record ended for so long that nothing is cut any more. If the member is intact,
     /// the text is none of records.
     is_too_long: bool,
+    /// What is wrong with the text.
+    unfit: Option<String>,
 }
 
 impl<B: Boundaries> Pieces<B> {
@@ -214,68 +248,102 @@ impl<B: Boundaries> Pieces<B> {
                 Scanned::default()
             }
         };
-        let (torn, damage): (Vec<&GzipDamage>, Vec<&GzipDamage>) = scanned
-            .damage
-            .iter()
-            .partition(|damage| damage.reason == DamageReason::Torn);
-        let damage = match (scanned.unverified, damage.first()) {
-            (Some(member), _) => Some(Damaged {
-                member: self.offset + member,
-                begin: self.position,
-                end: None,
-                what: "the checksum of the gzip member does not match its text",
-            }),
-            (None, Some(hole)) => Some(Damaged {
-                member: self.offset + hole.offset,
-                begin: if self.is_too_long {
-                    self.position
-                } else {
-                    self.offset + hole.offset
-                },
-                end: Some(self.offset + hole.end),
-                what: "the data of the gzip member are damaged, or something else follows",
-            }),
-            (None, None) => None,
-        };
-        if self.is_too_long && damage.is_none() {
-            let place = self.path.display().to_string();
-            let what = format!("no record ends within 32 MiB of text; {USE_RAW}");
-            self.failed.get_or_insert(ClientError::damaged(place, what));
-        }
+        let mut damage = self.damage(&scanned);
         let note = self.boundaries.finish().filter(|_| damage.is_none());
-        let byte_offset = damage
-            .as_ref()
-            .map_or(scanned.file_len, |damage| damage.begin - self.offset);
-        let end = PieceEnd::Member { byte_offset };
-        let is_cut = self.failed.is_some() || scanned.unverified.is_some() || self.is_too_long;
-        if !is_cut && self.close(end, true).is_continue() && self.is_text {
-            let _flow = self.send(self.before.len(), None);
+        // Of lines, the last one before damage may be cut; other records end before it.
+        let is_whole = damage.is_none() || self.takes_members;
+        let hole = damage.as_ref().map(|damage| damage.begin - self.offset);
+        let end = PieceEnd::Member {
+            byte_offset: hole.unwrap_or(scanned.file_len),
+        };
+        let is_cut = self.failed.is_some()
+            || scanned.unverified.is_some()
+            || self.is_too_long
+            || self.unfit.is_some();
+        if !is_cut && self.close(end, is_whole).is_continue() && self.is_text {
+            let own = if is_whole {
+                self.before.len()
+            } else {
+                self.own()
+            };
+            let _flow = self.send(own, None);
         }
         if let Some(failed) = self.failed.take() {
             // Nobody waits for the error of a push that ended.
             let _sent = self.out.send(Err(failed));
             return Ended::default();
         }
-        let torn = torn.first().map(|damage| {
+        if let Some(damage) = &mut damage {
+            damage.text = self.cut_at;
+            if !self.takes_members {
+                damage.begin = self.position;
+            }
+        }
+        let is_torn = |damage: &&GzipDamage| damage.reason == DamageReason::Torn;
+        let torn = scanned.damage.iter().find(is_torn).map(|damage| {
             let member = self.offset + damage.offset;
             format!("the file ends inside the gzip member at offset {member}")
         });
+        let of_text = note.clone().filter(|_| self.boundaries.is_cut_off());
+        let cut_off = torn.clone().or(of_text).map(|what| CutOff {
+            what,
+            end: self.offset + scanned.file_len,
+        });
         Ended {
             remark: torn.or(note),
+            cut_off,
             damage,
         }
+    }
+
+    /// The first damage, at which cutting ended.
+    fn damage(&self, scanned: &Scanned) -> Option<MemberDamage> {
+        let is_hole = |damage: &&GzipDamage| damage.reason != DamageReason::Torn;
+        let hole = scanned.damage.iter().find(is_hole);
+        let unfit = self.unfit.clone().or_else(|| {
+            let too_long = || "no record ends within 32 MiB of text".to_owned();
+            self.is_too_long.then(too_long)
+        });
+        let (member, begin, end, what) = match (scanned.unverified, hole, unfit) {
+            (Some(member), ..) => {
+                let what = "the checksum of the gzip member does not match its text";
+                (Some(member), self.position, None, what.to_owned())
+            }
+            (None, Some(hole), _) => {
+                let what = "the data of the gzip member are damaged, or something else follows";
+                let at = self.offset + hole.offset;
+                let begin = if self.is_too_long { self.position } else { at };
+                let end = Some(self.offset + hole.end);
+                (Some(hole.offset), begin, end, what.to_owned())
+            }
+            // Where the text can be read again is not known.
+            (None, None, Some(what)) => {
+                let end = self.file.metadata().map_or(self.position, |it| it.len());
+                (None, self.position, Some(end), what)
+            }
+            (None, None, None) => return None,
+        };
+        Some(MemberDamage {
+            member: member.map(|member| self.offset + member),
+            begin,
+            end,
+            text: self.cut_at,
+            is_unverified: scanned.unverified.is_some() && self.takes_members,
+            what,
+        })
+    }
+
+    /// Bytes of text in no packet yet, up to the last place where one may end.
+    fn own(&self) -> usize {
+        let own = self.boundaries.last().saturating_sub(self.cut_at);
+        usize::try_from(own).unwrap_or(usize::MAX)
     }
 
     /// Cuts the open piece, which ends here. One that ends at a block is left open if no record
     /// ends in it.
     fn close(&mut self, end: PieceEnd, is_last: bool) -> ControlFlow<()> {
         let all = self.before.len() + self.text.len();
-        let own = if is_last {
-            all
-        } else {
-            let own = self.boundaries.last().saturating_sub(self.cut_at);
-            usize::try_from(own).unwrap_or(all)
-        };
+        let own = if is_last { all } else { self.own().min(all) };
         if self.is_text {
             return ControlFlow::Continue(());
         }
@@ -369,11 +437,9 @@ impl<B: Boundaries> TextSink for Pieces<B> {
             return ControlFlow::Continue(());
         }
         if let Err(what) = self.boundaries.feed(text) {
-            let place = self.path.display().to_string();
-            let what = format!("{what}; push it with --kind raw to store it as it is");
-            self.failed.get_or_insert(ClientError::damaged(place, what));
+            self.unfit.get_or_insert(what);
         }
-        if self.failed.is_some() {
+        if self.failed.is_some() || self.unfit.is_some() {
             return ControlFlow::Break(());
         }
         self.text.extend_from_slice(text);
@@ -382,8 +448,7 @@ impl<B: Boundaries> TextSink for Pieces<B> {
             return ControlFlow::Continue(());
         }
         self.before.append(&mut self.text);
-        let own = self.boundaries.last().saturating_sub(self.cut_at);
-        let own = usize::try_from(own).unwrap_or(usize::MAX);
+        let own = self.own();
         if own >= self.target {
             self.send(own, None)?;
         } else if self.before.len() > PIECE_TEXT_BYTES_MAX {

@@ -84,33 +84,32 @@ impl FileText {
         }
     }
 
-    /// The error of a reader of the text.
-    pub(super) fn failed(&self, error: io::Error) -> ClientError {
+    /// What the error of a reader of the text is: of a compressed file, damage behind `in_text`
+    /// bytes of text.
+    pub(super) fn failed(&self, error: io::Error, in_text: u64) -> Result<String, ClientError> {
         match self.container {
-            Container::Plain => ClientError::file(&self.path, error),
-            Container::Gzip | Container::Zstd => {
-                self.damaged(&format!("it cannot be decompressed: {error}"))
-            }
+            Container::Plain => Err(ClientError::file(&self.path, error)),
+            Container::Gzip | Container::Zstd => Ok(format!(
+                "it cannot be decompressed beyond byte {in_text} of its text: {error}"
+            )),
         }
-    }
-
-    pub(super) fn damaged(&self, what: &str) -> ClientError {
-        ClientError::damaged(
-            self.path.display().to_string(),
-            format!("{what}; push it with --kind raw to store it as it is"),
-        )
     }
 
     /// A note about the end of the file.
     pub(super) fn remark(&self) -> Option<String> {
+        let torn = self.torn()?;
+        Some(format!("{}: {torn}", self.path.display()))
+    }
+
+    /// What is to be said of a file that ends inside a member or a frame.
+    pub(super) fn torn(&self) -> Option<String> {
         let part = match self.container {
             Container::Plain => return None,
             Container::Gzip => "gzip member",
             Container::Zstd => "zstd frame",
         };
-        let path = self.path.display();
         let is_torn = self.is_torn.load(Ordering::Relaxed);
-        is_torn.then(|| format!("{path}: the file ends inside a {part}; its text ends there"))
+        is_torn.then(|| format!("the file ends inside a {part}; its text ends there"))
     }
 }
 

@@ -4,10 +4,10 @@ use std::io::Read;
 
 use chunk_index::SourceFile;
 use storage_format::Kind;
-use trace_kinds::Container;
 use trace_kinds::gzip::{Inflater, PiecePacket, is_gzip, is_piece};
 use trace_kinds::otlp::is_json;
 use trace_kinds::rocksdb::TraceHeader;
+use trace_kinds::{Container, DamagedBytes};
 
 use super::packet::{ExportStream, FileRange, PacketSource, read};
 use super::report::{ExportedFile, Fidelity};
@@ -35,7 +35,8 @@ pub(super) fn export(
     let (mut written, mut output) = write(source, stream, version, folder.begin()?, false)?;
     // A compressed file of which some packets are compressed and some are text, or one of spans of
     // which some requests lack spans, and are not in its form.
-    if written.members > 0 && written.members < written.packets || written.rewritten > 0 {
+    let is_mixed = written.members > 0 && written.members + written.damaged < written.packets;
+    if is_mixed || written.rewritten > 0 {
         // The next one has the same path.
         drop(output);
         (written, output) = write(source, stream, version, folder.begin()?, true)?;
@@ -84,6 +85,10 @@ pub(super) struct Written {
     pub(super) packet_bytes: u64,
     /// Packets that are members of gzip, or pieces of one.
     members: u64,
+    /// Packets of bytes that cannot be read, and are not compressed.
+    damaged: u64,
+    /// What is not in any packet: the first of those that only say so.
+    lost: Option<String>,
     /// Requests that are not as they were in the file: a copy has some of their spans.
     rewritten: u64,
     pub(super) missing: Missing,
@@ -93,6 +98,34 @@ pub(super) struct Written {
 }
 
 impl Written {
+    /// Counts a packet of bytes that cannot be read, and returns them.
+    fn add_damaged(
+        &mut self,
+        damaged: DamagedBytes<'_>,
+        (kind, origin): (Kind, Option<FileRange>),
+        as_text: bool,
+    ) -> Result<Vec<u8>, String> {
+        let bytes = damaged.bytes();
+        if bytes.is_empty() {
+            self.lost.get_or_insert_with(|| damaged.reason());
+        }
+        // Compressed bytes have no place in the text of their file.
+        let is_compressed = match origin {
+            _ if bytes.is_empty() => false,
+            Some(range) => range.bytes == 0,
+            None => kind == Kind::Dft,
+        };
+        if is_compressed {
+            self.members += 1;
+        } else {
+            self.damaged += 1;
+        }
+        if as_text && (is_compressed || bytes.is_empty()) {
+            return Err(damaged.reason());
+        }
+        Ok(bytes.to_vec())
+    }
+
     pub(super) fn is_exact(&self, version: &Version<'_>, output: &Output) -> bool {
         let is_whole = |file: &SourceFile| file.identity.length == output.length;
         self.missing.is_empty() && self.has_prefix && version.file.is_some_and(is_whole)
@@ -120,6 +153,13 @@ impl Written {
             return (Fidelity::Incomplete, Some(note));
         }
         if self.is_text {
+            if let Some(lost) = &self.lost {
+                let note = format!(
+                    "this is the text of the compressed file that was pushed, as far as it could \
+                     be read then: {lost}"
+                );
+                return (Fidelity::Incomplete, Some(note));
+            }
             let note = "this is the text of the compressed file that was pushed; its compressed \
                         bytes are not stored";
             return (Fidelity::Text, Some(note.to_owned()));
@@ -167,6 +207,9 @@ pub(super) fn write(
         let content = read(source, packet)?.and_then(|bytes| {
             written.packets += 1;
             written.packet_bytes += bytes.len() as u64;
+            if let Some(damaged) = damaged_bytes(stream.kind, &bytes) {
+                return written.add_damaged(damaged, (stream.kind, packet.origin), as_text);
+            }
             written.members += u64::from(is_compressed(stream.kind, &bytes));
             written.rewritten += u64::from(is_rewritten(stream.kind, &bytes, packet.origin));
             content(stream.kind, bytes, packet.origin, as_text)
@@ -187,6 +230,14 @@ pub(super) fn write(
         written.has_prefix |= reported.is_some_and(|(length, sum)| is_there(length, sum));
     }
     Ok((written, output))
+}
+
+/// What a packet has of a file that cannot be read.
+fn damaged_bytes(kind: Kind, packet: &[u8]) -> Option<DamagedBytes<'_>> {
+    match kind {
+        Kind::Ctf | Kind::Raw | Kind::IoTrace => None,
+        _ => DamagedBytes::decode(packet),
+    }
 }
 
 /// Whether a packet is compressed as its file is.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use trace_kinds::DamagedBytes;
 use trace_kinds::otlp::{is_json, to_json_line, to_protobuf};
 
 use super::SpanForm;
@@ -66,6 +67,9 @@ pub(super) fn export(
 /// A request as it is written to the file.
 pub(super) fn encoded(packet: &[u8], form: SpanForm) -> Result<Vec<u8>, String> {
     let failed = |error: trace_kinds::DecodeError| error.to_string();
+    if let Some(damaged) = DamagedBytes::decode(packet) {
+        return Err(damaged.reason());
+    }
     match form {
         SpanForm::JsonLines => {
             let mut line = to_json_line(packet).map_err(failed)?;

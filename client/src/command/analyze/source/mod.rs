@@ -100,7 +100,7 @@ impl PacketSource {
     pub(super) fn finish(self, context: &Context) -> Exit {
         let damage = match &self.origin {
             Origin::Files(files) => files.damage(),
-            Origin::StoredPackets(_) => &[],
+            Origin::StoredPackets(stored) => stored.damage(),
         };
         for damage in damage {
             context.note(damage);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use tokio::runtime::{Builder, Runtime};
+use trace_kinds::DamagedBytes;
 use uuid::Uuid;
 
 use crate::command::{CommandError, Context};
@@ -25,6 +26,7 @@ pub(in crate::command) struct StoredPackets {
     runtime: Runtime,
     storage: Uuid,
     pending: VecDeque<PendingPacket>,
+    damage: Vec<String>,
 }
 
 impl StoredPackets {
@@ -66,6 +68,7 @@ impl StoredPackets {
             runtime,
             storage,
             pending: pending.collect(),
+            damage: Vec::new(),
         })
     }
 
@@ -84,18 +87,28 @@ impl StoredPackets {
     pub(in crate::command) fn next_packet(
         &mut self,
     ) -> Result<Option<(String, TraceType, Vec<u8>)>, CommandError> {
-        let Some(PendingPacket {
-            number,
-            raw_size,
-            kind,
-            stream,
-        }) = self.pending.pop_front()
-        else {
-            return Ok(None);
-        };
-        let fetch = self.client.packet(self.storage, number, raw_size);
-        let bytes = self.runtime.block_on(fetch)?;
-        Ok(Some((stream, kind, bytes)))
+        while let Some(pending) = self.pending.pop_front() {
+            let PendingPacket {
+                number,
+                raw_size,
+                kind,
+                stream,
+            } = pending;
+            let fetch = self.client.packet(self.storage, number, raw_size);
+            let bytes = self.runtime.block_on(fetch)?;
+            match DamagedBytes::decode(&bytes) {
+                None => return Ok(Some((stream, kind, bytes))),
+                Some(damaged) => {
+                    self.damage.push(format!("{stream}: {}", damaged.reason()));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// What of the streams was damaged when it was pushed, as far as they were read.
+    pub(in crate::command) fn damage(&self) -> &[String] {
+        &self.damage
     }
 }
 
