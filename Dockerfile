@@ -4,6 +4,8 @@
 #   docker run --rm -p 127.0.0.1:7117:7117 -p 127.0.0.1:4317:4317 -v tracehold:/var/lib/tracehold \
 #     --security-opt seccomp=deploy/seccomp.json tracehold
 #
+# With object stores besides S3: docker build --build-arg FEATURES=server/azure,server/gcp -t tracehold .
+#
 # The seccomp profile is optional: Docker's default profile blocks io_uring, and traceholdd then uses
 # blocking calls for writes.
 
@@ -11,10 +13,11 @@ FROM rust:1.95-slim-bookworm AS build
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev make \
     && rm -rf /var/lib/apt/lists/*
+ARG FEATURES=
 WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/src/target \
-    cargo build --profile dist --locked --package server --package client \
+    cargo build --profile dist --locked --package server --package client --features "$FEATURES" \
     && install -D --target-directory=/out target/dist/traceholdd target/dist/tracehold
 
 FROM debian:bookworm-slim

@@ -32,8 +32,6 @@ async fn main() -> Outcome {
     let settings = StoreSettings {
         url: variable("TRIAL_URL")?,
         endpoint: variable("TRIAL_ENDPOINT").ok(),
-        access_key: variable("AWS_ACCESS_KEY_ID").ok(),
-        secret_key: variable("AWS_SECRET_ACCESS_KEY").ok(),
         requests_max: 64,
         timeout: Duration::from_secs(30),
         ..StoreSettings::default()

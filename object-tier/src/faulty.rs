@@ -217,6 +217,15 @@ impl ObjectStore for Faulty {
         }
     }
 
+    /// Begins with the first key, as stores do that do not know where to begin.
+    fn list_with_offset(
+        &self,
+        prefix: Option<&Path>,
+        _: &Path,
+    ) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.list(prefix)
+    }
+
     fn list_with_delimiter<'a, 'b, 't>(
         &'a self,
         prefix: Option<&'b Path>,

@@ -6,6 +6,7 @@
 mod bucket;
 pub mod chain;
 mod clock;
+mod credentials;
 mod delta;
 mod error;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod hints;
 mod keys;
 mod labels;
 mod local_owner;
+mod location;
 mod node_name;
 mod nodes;
 mod nonce;
@@ -28,6 +30,7 @@ mod upload;
 mod verification;
 
 pub use bucket::{Bucket, Creation, Listed, Requests};
+pub use credentials::Credentials;
 pub use delta::{
     Addition, Checkpoint, ColumnStatistics, DataFile, DeltaColumn, DeltaSchema, DeltaTable,
     DeltaType, FileStatistics,
@@ -37,6 +40,7 @@ pub use heads::Heads;
 pub use hints::{Hint, changed_since, hour, note, repair_hints, sealed_since};
 pub use labels::{LabelRecord, change_labels, latest_labels};
 pub use local_owner::LocalOwner;
+pub use location::{Location, LocationError, Service};
 pub use node_name::NodeName;
 pub use nodes::{GONE_AFTER, HEARTBEAT_INTERVAL, Heartbeat, Node, Nodes, beat};
 pub use reader::Reader;

@@ -95,6 +95,16 @@ pub fn page_node_modules() -> Option<PathBuf> {
     node_modules("page")
 }
 
+/// The program of Azurite that serves blobs.
+pub(crate) fn azurite() -> Option<PathBuf> {
+    Some(node_modules("azurite")?.join(".bin/azurite-blob"))
+}
+
+/// The Python of the machine, for scripts of the standard library.
+pub(crate) fn python3() -> &'static str {
+    "python3"
+}
+
 fn node_modules(peer: &str) -> Option<PathBuf> {
     let modules = folder().join("../peers").join(peer).join("node_modules");
     if let Ok(modules) = modules.canonicalize() {
@@ -184,8 +194,8 @@ fn program(name: &str) -> PathBuf {
     let path = folder().join(name);
     assert!(
         path.is_file(),
-        "{} is not there: build it with `cargo build --package server --package client --bins`, or \
-         unset {VARIABLE}",
+        "{} is not there: build it with `cargo build --package server --package client --bins \
+         --features server/azure,server/gcp`, or unset {VARIABLE}",
         path.display()
     );
     path
@@ -203,6 +213,8 @@ fn build() -> PathBuf {
             "--package",
             "client",
             "--bins",
+            "--features",
+            "server/azure,server/gcp",
         ])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .status()

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use harness::{ObjectStore, Request, Server, lake_python};
 use object_tier::{
-    Addition, Bucket, ColumnStatistics, DataFile, DeltaColumn, DeltaSchema, DeltaTable, DeltaType,
-    FileStatistics, StoreSettings,
+    Addition, Bucket, ColumnStatistics, Credentials, DataFile, DeltaColumn, DeltaSchema,
+    DeltaTable, DeltaType, FileStatistics, StoreSettings,
 };
 use row_formats::write_delta_checkpoint;
 use serde_json::{Value, json};
@@ -58,8 +58,10 @@ fn bucket(store: &ObjectStore) -> Bucket {
     let settings = StoreSettings {
         url: "s3://traces/lake".to_owned(),
         endpoint: Some(format!("http://{}", store.address())),
-        access_key: Some("AKIATEST".to_owned()),
-        secret_key: Some("secretsecret".to_owned()),
+        credentials: Some(Credentials::Keys {
+            access: "AKIATEST".to_owned(),
+            secret: "secretsecret".to_owned(),
+        }),
         requests_max: 16,
         timeout: Duration::from_secs(30),
         ..StoreSettings::default()

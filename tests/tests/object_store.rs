@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::queries::{answers, push, run, wait_for_indexes};
 
 mod long_reads;
+mod other_services;
 mod restoring;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -273,9 +274,12 @@ fn act_offline(server: &mut Server, proxy: &StoreProxy, storage: &str) {
 
 #[test]
 fn lost_answers_and_refusals_neither_lose_nor_double_anything() {
-    let Some(store) = ObjectStore::moto() else {
-        return;
-    };
+    if let Some(store) = ObjectStore::moto() {
+        lost_answers_and_refusals(&store);
+    }
+}
+
+fn lost_answers_and_refusals(store: &ObjectStore) {
     let faults = [
         ("PUT", StoreFault::DropAnswer),
         ("PUT", StoreFault::DropRequest),
@@ -293,7 +297,7 @@ fn lost_answers_and_refusals_neither_lose_nor_double_anything() {
         ("GET", StoreFault::Refuse(503)),
     ];
     let proxy = StoreProxy::start(store.address());
-    let settings = ObjectStore::settings_at(proxy.address(), "one", "request_seconds = 5\n");
+    let settings = store.settings_through(&proxy, "one", "request_seconds = 5\n");
     let (_folder, one) = start(settings);
     for (what, fault) in faults {
         proxy.fail(what, fault);

@@ -93,10 +93,13 @@ pub(crate) fn push(server: &Server, agent: &Agent, sequences: std::ops::Range<u6
 
 #[test]
 fn a_node_that_is_lost_with_its_disk_loses_nothing() {
-    let Some(store) = ObjectStore::moto() else {
-        return;
-    };
-    let (_folder, mut one) = start(&node(&store, "one"));
+    if let Some(store) = ObjectStore::moto() {
+        lost_with_its_disk(&store);
+    }
+}
+
+pub(crate) fn lost_with_its_disk(store: &ObjectStore) {
+    let (_folder, mut one) = start(&node(store, "one"));
     let (storage, agent) = written(&one, 20);
     assert_eq!(one.api().storage(&storage)["tier"]["state"], "chained");
     let records = || {
@@ -114,7 +117,7 @@ fn a_node_that_is_lost_with_its_disk_loses_nothing() {
     one.kill();
     fs::remove_dir_all(one.data()).unwrap();
 
-    let (_other, two) = start(&node(&store, "two"));
+    let (_other, two) = start(&node(store, "two"));
     let adopted = adopt(&two, &storage);
     assert_eq!(adopted, json!({ "state": "written", "packets": 21 }));
     has_all(&two, &storage, 21);
@@ -287,11 +290,14 @@ fn without_the_store_nothing_is_acknowledged() {
 
 #[test]
 fn answers_of_the_store_that_are_lost_leave_no_packet_out_and_none_twice() {
-    let Some(store) = ObjectStore::moto() else {
-        return;
-    };
+    if let Some(store) = ObjectStore::moto() {
+        lost_answers(&store);
+    }
+}
+
+pub(crate) fn lost_answers(store: &ObjectStore) {
     let proxy = StoreProxy::start(store.address());
-    let settings = ObjectStore::settings_at(proxy.address(), "one", CHAINED);
+    let settings = store.settings_through(&proxy, "one", CHAINED);
     let (_folder, mut one) = start(&settings);
     let (storage, agent) = written(&one, 0);
     let faults = [
@@ -304,7 +310,7 @@ fn answers_of_the_store_that_are_lost_leave_no_packet_out_and_none_twice() {
     let mut sequence = 0;
     for fault in faults {
         for _ in 0..2 {
-            proxy.fail("/chain/", fault);
+            proxy.fail("chain", fault);
             until("it is not acknowledged", &one, || {
                 let body = packet(STREAM, sequence);
                 agent.post(&mut one.api(), sequence, &body).unwrap().status == 200
@@ -314,7 +320,7 @@ fn answers_of_the_store_that_are_lost_leave_no_packet_out_and_none_twice() {
     }
     one.kill();
     fs::remove_dir_all(one.data()).unwrap();
-    let (_other, two) = start(&node(&store, "two"));
+    let (_other, two) = start(&node(store, "two"));
     assert_eq!(adopt(&two, &storage)["packets"], sequence);
     has_all(&two, &storage, sequence);
 }

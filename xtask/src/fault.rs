@@ -12,7 +12,9 @@ use harness::{FaultPlan, FaultReport, Settings, run_faults};
 use crate::failing_disk;
 use crate::failure::{Failure, Outcome, file_failed};
 use crate::options::Options;
-use crate::process::{cargo, command, fresh_folder, output, root, run, run_quietly, target};
+use crate::process::{
+    ALL_STORES, cargo, command, fresh_folder, output, root, run, run_quietly, target,
+};
 
 /// The variable that switches a defect on.
 const SABOTAGE: &str = "FAULT_SABOTAGE";
@@ -241,7 +243,7 @@ fn server() -> Outcome<PathBuf> {
     }
     // With a test target in the command, cargo selects the features of dependencies as for the
     // tests, so that only the crates with fault points are compiled again.
-    run(&mut cargo(&[
+    let build = [
         "build",
         "--workspace",
         "--bin",
@@ -250,7 +252,8 @@ fn server() -> Outcome<PathBuf> {
         "main",
         "--features",
         "server/fault-points",
-    ]))?;
+    ];
+    run(cargo(&build).args(ALL_STORES))?;
     let built = target().join("debug/traceholdd");
     let copy = target().join("traceholdd-with-fault-points");
     // The next build without the feature replaces the program.

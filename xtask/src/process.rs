@@ -8,6 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::failure::{Failure, Outcome};
 
+/// With these options cargo builds the server with all object stores, as the tests need it.
+pub(crate) const ALL_STORES: [&str; 2] = ["--features", "server/azure,server/gcp"];
+
 /// The root folder of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::install::{self, NodePeer, Origin, Peer, Tool};
-use crate::process::{cargo, on_path, run, target};
+use crate::process::{ALL_STORES, cargo, on_path, run, target};
 
 /// Programs that tests start and that cargo does not install.
 const TOOLS: &[Tool] = &[Tool {
@@ -208,6 +208,13 @@ const PAGE: NodePeer = NodePeer {
     program: "browsers",
 };
 
+/// A store that speaks like Azure Blob Storage.
+const AZURITE: NodePeer = NodePeer {
+    name: "azurite",
+    packages: &["azurite@3.35.0"],
+    program: "azurite-blob",
+};
+
 /// Installs the programs that results are compared with. Tests skip a comparison whose program is
 /// missing; in CI a missing program is a failure.
 fn install_peers() -> Outcome {
@@ -231,7 +238,7 @@ fn install_peers() -> Outcome {
             missing.push(format!("cannot install {} for Python", peer.name));
         }
     }
-    for peer in [OPENAPI_TYPESCRIPT, OPENTELEMETRY_NODE, PAGE] {
+    for peer in [OPENAPI_TYPESCRIPT, OPENTELEMETRY_NODE, PAGE, AZURITE] {
         if !install::ensure_node_peer(peer) {
             missing.push(format!("cannot install {} for Node.js", peer.name));
         }
@@ -257,10 +264,10 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     }
     // Programs and tests are built by one command, so that cargo selects the features of their
     // dependencies once: in separate builds many crates compile twice.
-    run(&mut cargo(&["build", "--workspace", "--bins", "--tests"]))?;
+    run(cargo(&["build", "--workspace", "--bins", "--tests"]).args(ALL_STORES))?;
     // Documentation tests run first: the last lines of this job are the summary of the main run.
     if arguments.is_empty() {
-        run(&mut cargo(&["test", "--workspace", "--doc", "--quiet"]))?;
+        run(cargo(&["test", "--workspace", "--doc", "--quiet"]).args(ALL_STORES))?;
     }
     let mut tests = if on_path("cargo-nextest") {
         cargo(&["nextest", "run", "--workspace", "--bins", "--tests"])
@@ -268,6 +275,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         cargo(&["test", "--workspace", "--bins", "--tests"])
     };
     run(tests
+        .args(ALL_STORES)
         .args(arguments)
         .env("PROGRAMS_UNDER_TEST", target().join("debug")))
 }

@@ -4,7 +4,7 @@
 use std::{ops::Range, sync::atomic::Ordering};
 
 use bytes::Bytes;
-use futures_util::{StreamExt, stream::BoxStream};
+use futures_util::{StreamExt, future::ready, stream::BoxStream};
 use object_store::{Error, GetOptions, MultipartUpload, ObjectMeta, ObjectStoreExt, path::Path};
 use tokio::sync::SemaphorePermit;
 
@@ -80,7 +80,15 @@ impl Bucket {
             Ok(meta) => Ok(this.listed(&meta)),
             Err(error) => Err(this.failed("list", &key)(error)),
         });
-        listed.boxed()
+        // A store that does not know where to begin (Azurite) begins with the first key.
+        let after = after.map(str::to_owned);
+        let is_wanted = move |listed: &Result<Listed, TierError>| match (listed, &after) {
+            (Ok(listed), Some(after)) => listed.key > *after,
+            _ => true,
+        };
+        listed
+            .filter(move |listed| ready(is_wanted(listed)))
+            .boxed()
     }
 
     fn listed(&self, meta: &ObjectMeta) -> Listed {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use object_tier::StoreSettings;
+use object_tier::{Credentials, Location, LocationError, StoreSettings};
 use serde::{Deserialize, Serialize};
 
 use super::invalid::InvalidSetting;
@@ -25,13 +25,15 @@ pub enum Durability {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ObjectStoreConfig {
-    /// `s3://bucket/prefix`; empty: there is no object store.
+    /// `s3://bucket/prefix`, `azure://container/prefix` or `gs://bucket/prefix`; empty: there is no
+    /// object store.
     pub url: String,
-    /// URL of an S3-compatible server; empty: AWS.
+    /// URL of the server; empty: that of the service.
     pub endpoint: String,
-    /// The region.
+    /// The region of S3.
     pub region: String,
-    /// File with credentials in the format of AWS; empty: environment or instance metadata.
+    /// File with credentials, in the format of the service; empty: environment or metadata of the
+    /// machine.
     pub credentials_file: String,
     /// Name of this node in the store; empty: the name of the host and the port.
     pub node: String,
@@ -99,17 +101,12 @@ impl ObjectStoreConfig {
     /// The settings that contradict each other; packets may have up to `packet_bytes_max`.
     pub(super) fn invalid(&self, packet_bytes_max: u64) -> Option<InvalidSetting> {
         let has_scheme = |url: &str| url.starts_with("http://") || url.starts_with("https://");
-        let has_bucket = |url: &str| {
-            let bucket = url.strip_prefix("s3://");
-            bucket.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
-        };
-        let (key, what, remedy) = if self.is_on() && !has_bucket(&self.url) {
-            (
-                "url",
-                format!("is {:?}, which is not a bucket", self.url),
-                "set it to s3://BUCKET/PREFIX",
-            )
-        } else if !self.endpoint.is_empty() && !has_scheme(&self.endpoint) {
+        let location = self.is_on().then(|| Location::parse(&self.url));
+        if let Some(Err(LocationError { what, remedy })) = location {
+            let key = "object_store.url".to_owned();
+            return Some(InvalidSetting { key, what, remedy });
+        }
+        let (key, what, remedy) = if !self.endpoint.is_empty() && !has_scheme(&self.endpoint) {
             (
                 "endpoint",
                 format!("is {:?}, which is not a URL", self.endpoint),
@@ -159,70 +156,23 @@ impl ObjectStoreConfig {
     )]
     pub(crate) fn store(&self) -> Result<StoreSettings, String> {
         let given = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
-        let (access_key, secret_key) = match given(&self.credentials_file) {
+        let credentials = match given(&self.credentials_file) {
             Some(file) => {
+                let location = Location::parse(&self.url).map_err(|error| error.to_string())?;
                 let text = std::fs::read_to_string(&file)
                     .map_err(|error| format!("cannot read {file}: {error}"))?;
-                let found = credentials(&text).ok_or_else(|| {
-                    format!(
-                        "{file} has no aws_access_key_id and aws_secret_access_key in a section \
-                         [default]"
-                    )
-                })?;
-                (Some(found.0), Some(found.1))
+                let found = Credentials::parse(location.service, &text);
+                Some(found.map_err(|problem| format!("{file} {problem}"))?)
             }
-            None => (None, None),
+            None => None,
         };
         Ok(StoreSettings {
             url: self.url.clone(),
             endpoint: given(&self.endpoint),
             region: given(&self.region),
-            access_key,
-            secret_key,
+            credentials,
             requests_max: usize::try_from(self.requests_max).unwrap_or(usize::MAX),
             timeout: Duration::from_secs(self.request_seconds),
         })
-    }
-}
-
-/// The keys of the section `[default]`, or of a file without sections.
-fn credentials(text: &str) -> Option<(String, String)> {
-    let (mut is_default, mut access, mut secret) = (true, None, None);
-    for line in text.lines().map(str::trim) {
-        if let Some(section) = line.strip_prefix('[') {
-            is_default = section.trim_end_matches(']').trim() == "default";
-        } else if let Some((key, value)) = line.split_once('=').filter(|_| is_default) {
-            let value = Some(value.trim().to_owned());
-            match key.trim() {
-                "aws_access_key_id" => access = value,
-                "aws_secret_access_key" => secret = value,
-                _ => {}
-            }
-        }
-    }
-    access.zip(secret)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn credentials_are_those_of_the_default_section() {
-        let file = "[other]\naws_access_key_id=x\naws_secret_access_key=y\n\n[default]\n\
-                    aws_access_key_id = AK\n# a note\naws_secret_access_key = a=b\nregion=eu\n";
-        let found = Some(("AK".to_owned(), "a=b".to_owned()));
-        assert_eq!(credentials(file), found);
-        assert_eq!(credentials("[default]\naws_access_key_id = AK\n"), None);
-    }
-
-    #[test]
-    fn nothing_shows_the_secret() {
-        let settings = StoreSettings {
-            secret_key: Some("very-secret".into()),
-            access_key: Some("AK".into()),
-            ..StoreSettings::default()
-        };
-        assert!(!format!("{settings:?}").contains("very-secret"));
     }
 }

@@ -1,6 +1,7 @@
-//! Object stores for tests: moto, and a radosgw of Ceph with all that it needs, both on loopback;
-//! and a proxy before them that does what networks and stores do.
+//! Object stores for tests, all on loopback: moto, a radosgw of Ceph with all that it needs, and
+//! stores that do not speak like S3; and a proxy before them that does what networks and stores do.
 
+mod other;
 mod proxy;
 mod radosgw;
 
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use self::other::Dialect;
 pub use self::proxy::{StoreFault, StoreProxy};
 use crate::programs::{object_store_python, without};
 use crate::server::Settings;
@@ -25,6 +27,7 @@ const READY_LIMIT: Duration = Duration::from_secs(120);
 /// An object store. Dropping it kills it.
 #[derive(Debug)]
 pub struct ObjectStore {
+    dialect: Dialect,
     children: Vec<Child>,
     address: SocketAddr,
     _folder: TempDir,
@@ -47,6 +50,7 @@ impl ObjectStore {
             .spawn()
             .expect("moto was installed");
         let store = Self {
+            dialect: Dialect::S3,
             children: vec![child],
             address,
             _folder: folder,
@@ -69,7 +73,47 @@ impl ObjectStore {
         let address = free_address();
         let children = radosgw::start(folder.path(), address.port(), (ACCESS_KEY, SECRET_KEY));
         let store = Self {
+            dialect: Dialect::S3,
             children,
+            address,
+            _folder: folder,
+        };
+        store.begin();
+        Some(store)
+    }
+
+    /// Starts Azurite, which speaks like Azure Blob Storage. If it is not installed, the reason is
+    /// printed: the test is skipped.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn azurite() -> Option<Self> {
+        Self::other(Dialect::Azure)
+    }
+
+    /// Starts our imitation of Google Cloud Storage.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn google() -> Option<Self> {
+        Self::other(Dialect::Google)
+    }
+
+    /// The same, which answers everybody.
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn open_google() -> Option<Self> {
+        Self::other(Dialect::OpenGoogle)
+    }
+
+    fn other(dialect: Dialect) -> Option<Self> {
+        let folder = tempfile::tempdir().expect("a folder for the store");
+        let address = free_address();
+        let child = dialect.start(folder.path(), address)?;
+        let store = Self {
+            dialect,
+            children: vec![child],
             address,
             _folder: folder,
         };
@@ -85,7 +129,11 @@ impl ObjectStore {
             thread::sleep(Duration::from_millis(50));
         }
         let make = format!("s3.create_bucket(Bucket={BUCKET:?})");
-        while self.try_python(&make).is_err() {
+        let is_made = || match self.dialect {
+            Dialect::S3 => self.try_python(&make).is_ok(),
+            other => other.make_bucket(self.address),
+        };
+        while !is_made() {
             assert!(begun.elapsed() < READY_LIMIT, "the store makes no bucket");
             thread::sleep(Duration::from_millis(200));
         }
@@ -96,7 +144,18 @@ impl ObjectStore {
         self.address
     }
 
-    /// Runs Python with a client of boto3, `s3`, and the name of the `bucket`; returns its output.
+    /// The URL of the bucket, and that of the server.
+    pub fn urls(&self) -> (String, String) {
+        self.dialect.urls(self.address)
+    }
+
+    /// A file with credentials, as the service has them.
+    pub fn credentials_file(&self) -> String {
+        self.dialect.credentials_file()
+    }
+
+    /// Runs Python with a client of boto3, `s3`, and the name of the `bucket`, for a store that
+    /// speaks like S3; returns its output.
     ///
     /// # Errors
     /// When it fails, with what it printed.
@@ -139,30 +198,40 @@ impl ObjectStore {
     pub fn keys(&self) -> Vec<String> {
         let script = "pages = s3.get_paginator('list_objects_v2').paginate(Bucket=bucket)\n\
                       for page in pages:\n  for each in page.get('Contents', []): print(each['Key'])";
-        let mut keys: Vec<_> = self.python(script).lines().map(str::to_owned).collect();
+        let keys = match self.dialect {
+            Dialect::S3 => self.python(script),
+            other => other.keys(self.address).expect("the store lists its keys"),
+        };
+        let mut keys: Vec<_> = keys.lines().map(str::to_owned).collect();
         keys.sort();
         keys
     }
 
-    /// The settings of a node that reaches the store at `endpoint`.
+    /// The settings of a node that reaches a store that speaks like S3 at `endpoint`.
     pub fn settings_at(endpoint: SocketAddr, node: &str, more: &str) -> Settings {
-        let config = format!(
-            "[object_store]\nurl = \"s3://{BUCKET}/cluster\"\nendpoint = \"http://{endpoint}\"\n\
-             node = \"{node}\"\ncheck_seconds = 1\n{more}"
-        );
-        let mut settings = Settings::with_config(&config);
-        let keys = [
-            ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
-            ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
-        ];
-        settings.environment = keys.map(|(key, value)| (key.into(), value.into())).into();
-        settings
+        settings(Dialect::S3, endpoint, node, more)
+    }
+
+    /// The settings of a node that reaches this store through a proxy.
+    pub fn settings_through(&self, proxy: &StoreProxy, node: &str, more: &str) -> Settings {
+        settings(self.dialect, proxy.address(), node, more)
     }
 
     /// The settings of a node.
     pub fn settings(&self, node: &str, more: &str) -> Settings {
-        Self::settings_at(self.address, node, more)
+        settings(self.dialect, self.address, node, more)
     }
+}
+
+fn settings(dialect: Dialect, endpoint: SocketAddr, node: &str, more: &str) -> Settings {
+    let (url, endpoint) = dialect.urls(endpoint);
+    let config = format!(
+        "[object_store]\nurl = \"{url}\"\nendpoint = \"{endpoint}\"\n\
+         node = \"{node}\"\ncheck_seconds = 1\n{more}"
+    );
+    let mut settings = Settings::with_config(&config);
+    settings.environment = dialect.environment();
+    settings
 }
 
 impl Drop for ObjectStore {
