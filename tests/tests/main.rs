@@ -17,6 +17,7 @@ mod changed_files;
 mod changes;
 mod clock_jumps;
 mod command_names;
+mod compose;
 mod compressed_files;
 mod configuration;
 mod copies;
