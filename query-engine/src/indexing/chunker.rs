@@ -6,7 +6,12 @@ use chunk_index::{Chunk, ChunkBuilder, ChunkSummary, IndexConfig};
 use query_language::FieldTable;
 use storage_format::Kind;
 use trace_kinds::dft::{HashNames, Names, PacketDecoder};
+use trace_kinds::gzip::{is_gzip, is_piece};
 use trace_kinds::{DecodeError, Decoded, Decoder, Event, StreamContext, decoder_for};
+
+/// How many times its bytes a compressed packet counts. Its text is longer still, but summaries of
+/// shorter chunks would take more than two percent of it.
+const TEXT_RATIO: u64 = 6;
 
 /// Groups the packets of a stream, in order, into chunks.
 pub(crate) struct Chunker {
@@ -15,6 +20,8 @@ pub(crate) struct Chunker {
     /// The open chunk.
     chunk: Chunk,
     chunk_bytes: u64,
+    /// Bytes of records in the open chunk.
+    record_bytes: u64,
     done: Chunked,
 }
 
@@ -34,7 +41,7 @@ enum Packets {
 }
 
 impl Chunker {
-    /// Chunks of about `chunk_bytes` raw bytes, the first at `raw_offset`; `None` for kinds without
+    /// Chunks of about `chunk_bytes` bytes of records, the first at `raw_offset`; `None` for kinds without
     /// events.
     ///
     /// # Errors
@@ -65,6 +72,7 @@ impl Chunker {
                 ..Chunk::default()
             },
             chunk_bytes,
+            record_bytes: 0,
             done: Chunked::default(),
         }))
     }
@@ -72,9 +80,15 @@ impl Chunker {
     /// Adds the raw bytes of the packet with this number, whose stored bytes are at `range`.
     pub(crate) fn packet(&mut self, range: Range<u64>, number: u64, packet: &[u8]) {
         let raw = packet.len() as u64;
-        if self.chunk.length > 0 && self.chunk.raw_length + raw > self.chunk_bytes {
+        let record_bytes = if is_gzip(packet) || is_piece(packet) {
+            raw.saturating_mul(TEXT_RATIO)
+        } else {
+            raw
+        };
+        if self.chunk.length > 0 && self.record_bytes + record_bytes > self.chunk_bytes {
             self.cut();
         }
+        self.record_bytes += record_bytes;
         if self.chunk.length == 0 {
             (self.chunk.offset, self.chunk.number) = (range.start, number);
         }
@@ -112,6 +126,7 @@ impl Chunker {
             raw_offset: self.chunk.raw_offset + self.chunk.raw_length,
             ..Chunk::default()
         };
+        self.record_bytes = 0;
         let chunk = std::mem::replace(&mut self.chunk, next);
         self.done.chunks.push((chunk, self.builder.finish()));
     }
@@ -123,5 +138,42 @@ impl Chunker {
             self.done.names = Some(decoder.into_declared().names);
         }
         self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[test]
+    fn compressed_packets_count_more_than_their_bytes() {
+        let line = b"{\"id\":1,\"name\":\"read\",\"cat\":\"POSIX\",\"pid\":1,\"tid\":1,\"ts\":1,\
+            \"dur\":1,\"ph\":\"X\"}\n";
+        let text = line.repeat(10);
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::none());
+        encoder.write_all(&text).unwrap();
+        let compressed = encoder.finish().unwrap();
+        for (packet, chunks) in [(&text, 2), (&compressed, 12)] {
+            let bytes = packet.len() as u64;
+            let config = IndexConfig::new(["name"]);
+            let context = StreamContext::default();
+            let chunker = Chunker::new(Kind::Dft, &context, &config, 6 * bytes, 0);
+            let mut chunker = chunker.unwrap().unwrap();
+            for number in 0..12 {
+                chunker.packet(number * bytes..(number + 1) * bytes, number, packet);
+            }
+            let chunked = chunker.finish();
+            let events = chunked
+                .chunks
+                .iter()
+                .map(|(_, it)| it.statistics.events())
+                .sum::<u64>();
+            assert_eq!((chunked.chunks.len(), events), (chunks, 120));
+        }
     }
 }
