@@ -1,5 +1,5 @@
-//! Streams whose time goes back: Babeltrace stops there; here, every event is given, and what is wrong
-//! is said.
+//! Streams whose time goes back: Babeltrace stops there; here, every event is given, and the step
+//! back is reported.
 
 use super::generated::{packet, stream, three, write};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
 use std::path::Path;
 use std::process::Command;
 
-/// A trace and what is told of it.
+/// A trace and what is reported of it.
 struct Case {
     streams: Vec<(&'static str, Vec<u8>)>,
     events: usize,
@@ -69,7 +69,7 @@ fn read(folder: &Path) -> Vec<(String, WriteSummary)> {
 }
 
 #[test]
-fn every_event_is_given_and_the_steps_back_are_told() {
+fn every_event_is_given_and_the_steps_back_are_reported() {
     for case in cases() {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "", &case.streams);
