@@ -58,11 +58,15 @@ impl Counts {
 
     pub(super) fn print(&self, output: &mut dyn Write) -> io::Result<()> {
         for (count, what) in self.0.iter().zip(MESSAGES) {
-            writeln!(output, "{count:>15} {what} messages")?;
+            writeln!(output, "{count:>15} {what} message{}", plural(*count))?;
         }
         let total: u64 = self.0.iter().sum();
-        writeln!(output, "{total:>15} messages (TOTAL)")
+        writeln!(output, "{total:>15} message{} (TOTAL)", plural(total))
     }
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 /// Counts the messages in their text, of which each is one line.
@@ -112,5 +116,26 @@ impl Write for LineCounter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_message_is_singular() {
+        let text = |counts| {
+            let mut text = Vec::new();
+            Counts(counts).print(&mut text).unwrap();
+            String::from_utf8(text).unwrap()
+        };
+        let several = text([2, 1, 1, 0, 0, 0, 0, 0]);
+        assert!(several.starts_with(
+            "              2 Event messages\n              1 Stream beginning message\n"
+        ));
+        assert!(several.ends_with(" 4 messages (TOTAL)\n"), "{several}");
+        let one = text([1, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(one.ends_with(" 1 message (TOTAL)\n"), "{one}");
     }
 }
