@@ -281,3 +281,53 @@ fn a_demo_without_a_server_says_what_is_missing() {
 fn is_empty(folder: &Path) -> bool {
     folder.read_dir().unwrap().next().is_none()
 }
+
+#[test]
+fn every_list_has_the_same_option_for_its_format() {
+    let (_folder, server, mut api) = Server::fresh();
+    let storage = api.create_storage("first");
+    drop(Agent::declare(&mut api, &storage, "host", "stream", "none"));
+    done(&server, &["storage", "label", "first", "use_case=ci"]);
+    done(&server, &["record", "start", "--name", "recorded"]);
+    let lists: [(&[&str], bool); 9] = [
+        (&["storage", "list"], true),
+        (&["storage", "label", "first"], true),
+        (&["storage", "share", "first", "--list"], false),
+        (&["storage", "jobs"], false),
+        (&["agent", "list"], true),
+        (&["record", "list"], true),
+        (&["labels", "types"], true),
+        (&["nodes"], false),
+        (&["token", "list"], false),
+    ];
+    for (list, has_items) in lists {
+        let in_format = |format: &str| done(&server, &[list, &["--format", format]].concat());
+        let page: Value = serde_json::from_str(&in_format("json")).unwrap();
+        let items = page["items"].as_array().unwrap();
+        assert_eq!(!items.is_empty(), has_items, "{list:?}");
+        assert_eq!(document(&server, list), page, "{list:?}");
+        let lines = in_format("ndjson");
+        let lines = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap());
+        assert_eq!(&lines.collect::<Vec<Value>>(), items, "{list:?}");
+        // Not on a terminal, all columns are there.
+        let text = in_format("text");
+        assert!(
+            text.starts_with(|first: char| first.is_ascii_uppercase()),
+            "{text}"
+        );
+        assert_eq!(
+            [in_format("wide"), done(&server, list)],
+            [text.clone(), text]
+        );
+        // The format that is asked for is given, also with the older option.
+        let both = [&["--json"], list, &["--format", "text"]].concat();
+        assert_eq!(done(&server, &both), in_format("text"));
+    }
+    let show = ["storage", "show", "first"];
+    let shown = document(&server, &show);
+    let in_json = done(&server, &[&show[..], &["--format", "json"]].concat());
+    assert_eq!(serde_json::from_str::<Value>(&in_json).unwrap(), shown);
+    assert!(done(&server, &show).starts_with("bytes"));
+}

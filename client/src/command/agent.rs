@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use io_analysis::{TextTable, bytes_text, parse_size};
 use serde_json::Value;
 
+use super::listing::Listing;
 use super::{CommandError, Context, Exit};
 
 /// List and delete the agents of a server, and set what they may store
@@ -16,7 +17,7 @@ pub(super) struct Agent {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List all agents, with what they have stored and may store
-    List,
+    List(Listing),
     /// Set how many bytes an agent may store; its packets are refused beyond
     Quota(Quota),
     /// Delete agents that no open storage has packets of; finalized storages keep what they know
@@ -62,9 +63,9 @@ impl Agent {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
         let client = context.client()?;
         match self.action {
-            Action::List => {
+            Action::List(listing) => {
                 let agents = context.block_on(async { Ok(client.agents().await?) })?;
-                context.print_list(&agents, || {
+                listing.print(context, &agents, || {
                     let columns = ["ID", "HOST", "STREAMS", "STORED", "QUOTA", "NAME"];
                     let mut table = TextTable::new(columns);
                     for agent in &agents {

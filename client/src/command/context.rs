@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
-use io_analysis::{Layout, TextTable};
+use io_analysis::Layout;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::runtime::Runtime;
 
 use super::error::CommandError;
@@ -265,17 +265,9 @@ impl Context {
         }
     }
 
-    /// Prints a complete list: a page of JSON with `--json`, otherwise the table.
-    pub fn print_list(
-        &self,
-        items: &[impl Serialize],
-        table: impl FnOnce() -> TextTable,
-    ) -> Result<(), CommandError> {
-        if self.json() {
-            return self.document(&json!({ "items": items, "next": null }));
-        }
-        let text = table().fit(self.layout());
-        Ok(self.out().write_all(text.as_bytes())?)
+    /// Prints complete lines of text.
+    pub(super) fn text(&self, lines: &str) -> Result<(), CommandError> {
+        Ok(self.out().write_all(lines.as_bytes())?)
     }
 
     /// Prints the fields of a document, one per line; those without a value are skipped.

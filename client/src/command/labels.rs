@@ -4,6 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use io_analysis::TextTable;
 use serde_json::Value;
 
+use super::listing::Listing;
 use super::{CommandError, Context, Exit};
 use crate::http::LabelType;
 
@@ -17,7 +18,7 @@ pub(super) struct Labels {
 #[derive(Debug, Subcommand)]
 enum Action {
     /// List all label types, with the number of storages that have them and their values
-    Types,
+    Types(Listing),
     /// Declare a label type, or change whether a storage may have several values of it
     Declare(Declare),
     /// Delete a label type
@@ -42,6 +43,8 @@ struct Declare {
     /// A storage may have several values
     #[arg(long)]
     several: bool,
+    #[command(flatten)]
+    listing: Listing,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,13 +74,15 @@ impl Labels {
         let client = context.client()?;
         context.block_on(async {
             match self.action {
-                Action::Types => print_types(context, &client.label_types().await?)?,
+                Action::Types(listing) => {
+                    print_types(context, listing, &client.label_types().await?)?
+                }
                 Action::Declare(declare) => {
                     let value_type = declare.value_type.map(ValueType::name);
                     let several = declare.several.then_some(true);
                     let (name, declared) = (&declare.name, (value_type, several));
                     let declared = client.declare_label_type(name, declared).await?;
-                    print_types(context, &[declared])?;
+                    print_types(context, declare.listing, &[declared])?;
                 }
                 Action::Delete { name, remove } => {
                     client.delete_label_type(&name, remove).await?;
@@ -93,8 +98,12 @@ impl Labels {
 /// Values that are shown of a type; `--json` has all.
 const VALUES_SHOWN: usize = 5;
 
-fn print_types(context: &Context, types: &[LabelType]) -> Result<(), CommandError> {
-    context.print_list(types, || {
+fn print_types(
+    context: &Context,
+    listing: Listing,
+    types: &[LabelType],
+) -> Result<(), CommandError> {
+    listing.print(context, types, || {
         let mut table = TextTable::new(["TYPE", "VALUES ARE", "SEVERAL", "STORAGES", "VALUES"]);
         for label in types {
             let values = label.values.iter().map(|value| match &value.value {

@@ -21,6 +21,7 @@ mod index;
 mod inspect;
 mod io_trace;
 mod labels;
+mod listing;
 mod manual;
 mod mount;
 mod nodes;

@@ -3,18 +3,21 @@
 use clap::Args;
 use io_analysis::TextTable;
 
+use super::listing::Listing;
 use super::{CommandError, Context, Exit};
 
 /// List the servers that share an object store
 #[derive(Debug, Args)]
-pub(super) struct Nodes {}
+pub(super) struct Nodes {
+    #[command(flatten)]
+    listing: Listing,
+}
 
 impl Nodes {
     pub(super) fn run(self, context: &Context) -> Result<Exit, CommandError> {
-        let Self {} = self;
         let client = context.client()?;
         let nodes = context.block_on(async { Ok(client.nodes().await?) })?;
-        context.print_list(&nodes.nodes, || {
+        self.listing.print(context, &nodes.nodes, || {
             let mut table = TextTable::new(["NODE", "STATE", "URL", "VERSION"]);
             for node in &nodes.nodes {
                 let is_asked = nodes.node.as_ref() == Some(&node.node);

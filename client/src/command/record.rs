@@ -5,6 +5,7 @@ use io_analysis::TextTable;
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::listing::Listing;
 use super::{CommandError, Context, Exit};
 use crate::ClientError;
 use crate::http::{Client, NewRecording, NewTrigger, Recording};
@@ -27,7 +28,7 @@ enum Action {
         recordings: Vec<String>,
     },
     /// List all recordings, including those that have ended
-    List,
+    List(Listing),
 }
 
 #[derive(Debug, Args)]
@@ -81,7 +82,7 @@ impl Record {
                         }
                     }
                 }
-                Action::List => print_list(context, &client.recordings().await?)?,
+                Action::List(listing) => print_list(context, listing, &client.recordings().await?)?,
             }
             Ok(Exit::Done)
         })
@@ -154,8 +155,12 @@ fn print_recording(context: &Context, recording: &Recording) -> Result<(), Comma
     })
 }
 
-fn print_list(context: &Context, recordings: &[Recording]) -> Result<(), CommandError> {
-    context.print_list(recordings, || {
+fn print_list(
+    context: &Context,
+    listing: Listing,
+    recordings: &[Recording],
+) -> Result<(), CommandError> {
+    listing.print(context, recordings, || {
         let mut table = TextTable::new(["ID", "STATE", "PACKETS", "STORAGE", "STARTED", "REASON"]);
         for recording in recordings {
             let packets = recording.counts.get("packets").and_then(Value::as_u64);

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use serde_json::json;
 
+use super::listing::Listing;
 use super::{CommandError, Context, Exit};
 use crate::clock;
 use crate::http::{Client, NewStorage, StorageFilter};
@@ -62,9 +63,11 @@ enum Action {
         /// Only storages with this name
         #[arg(long)]
         name: Option<String>,
+        #[command(flatten)]
+        listing: Listing,
     },
     /// Show the properties and status of a storage
-    Show(StorageArg),
+    Show(Show),
     /// Open a storage for writing
     Open(StorageArg),
     /// Finalize a storage: stop writing, sync everything, make it immutable
@@ -123,6 +126,15 @@ struct VerifyArg {
 }
 
 #[derive(Debug, Args)]
+struct Show {
+    /// Storage, by ID or name
+    #[arg(value_name = "ID|NAME")]
+    storage: String,
+    #[command(flatten)]
+    listing: Listing,
+}
+
+#[derive(Debug, Args)]
 struct StorageArg {
     /// Storage, by ID or name
     #[arg(value_name = "ID|NAME")]
@@ -158,18 +170,17 @@ impl Storage {
                     let storage = client.create_storage(&new, clock::new_id()).await?;
                     print_storage(context, &storage)
                 }
-                Action::List { state, label, name } => {
+                Action::List {
+                    state,
+                    label,
+                    name,
+                    listing,
+                } => {
                     let state = state.map(|state| state.to_uppercase());
                     let filter = StorageFilter { state, label, name };
-                    print_list(context, &client.storages(&filter).await?)
+                    print_list(context, listing, &client.storages(&filter).await?)
                 }
-                Action::Show(arg) => {
-                    let id = client.find_storage(&arg.storage).await?.id;
-                    // A list does not wait for packets that can be counted now.
-                    let storage = client.storage(id).await?;
-                    let status = client.storage_status(id).await?;
-                    print_details(context, &storage, &status)
-                }
+                Action::Show(show) => show.run(context, &client).await,
                 Action::Open(arg) => {
                     let storage = client.find_storage(&arg.storage).await?;
                     print_storage(context, &client.open_storage(storage.id).await?)
@@ -208,6 +219,16 @@ impl Storage {
                 Action::Jobs(jobs) => jobs.run(context, &client).await,
             }
         })
+    }
+}
+
+impl Show {
+    async fn run(self, context: &Context, client: &Client) -> Result<Exit, CommandError> {
+        let id = client.find_storage(&self.storage).await?.id;
+        // A list does not wait for packets that can be counted now.
+        let storage = client.storage(id).await?;
+        let status = client.storage_status(id).await?;
+        print_details(context, self.listing, &storage, &status)
     }
 }
 

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use io_analysis::TextTable;
 
 use super::duration::seconds;
+use super::listing::Listing;
 use super::{CommandError, Context, Exit};
 use crate::http::NewToken;
 
@@ -22,7 +23,7 @@ enum Action {
     /// Create a token and print it; the server does not show it again
     Create(Create),
     /// List all tokens, without their secrets
-    List,
+    List(Listing),
     /// Revoke tokens: requests with them are refused from now on
     Revoke(Revoke),
 }
@@ -89,9 +90,9 @@ impl Token {
                 })?;
                 context.print(&created, || created.token.clone())?;
             }
-            Action::List => {
+            Action::List(listing) => {
                 let tokens = context.block_on(async { Ok(client.tokens().await?) })?;
-                context.print_list(&tokens, || {
+                listing.print(context, &tokens, || {
                     let columns = ["ID", "ROLE", "STATE", "CREATED", "EXPIRES", "SCOPE", "NAME"];
                     let mut table = TextTable::new(columns);
                     for token in &tokens {

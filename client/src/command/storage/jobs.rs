@@ -5,6 +5,7 @@ use io_analysis::{TextTable, bytes_text};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::super::listing::Listing;
 use super::super::progress::{Progress, SAID_FROM};
 use super::super::{CommandError, Context, Exit};
 use crate::http::{Client, Job};
@@ -18,6 +19,8 @@ pub(super) struct Jobs {
     /// Cancel this job
     #[arg(long, value_name = "JOB")]
     cancel: Option<Uuid>,
+    #[command(flatten)]
+    listing: Listing,
 }
 
 impl Jobs {
@@ -30,7 +33,7 @@ impl Jobs {
             Some(id) => vec![client.cancel_job(id).await?],
             None => client.jobs().await?,
         };
-        context.print_list(&jobs, || {
+        self.listing.print(context, &jobs, || {
             let mut table = TextTable::new(["ID", "KIND", "STATE", "DONE", "TOTAL"]);
             for job in &jobs {
                 table.row([

@@ -2,6 +2,7 @@ use clap::Args;
 use io_analysis::TextTable;
 use serde_json::Value;
 
+use super::super::listing::Listing;
 use super::super::{CommandError, Context, Exit};
 use crate::http::Client;
 
@@ -16,6 +17,8 @@ pub(super) struct Label {
     /// Remove a label, or only one of its values; may be repeated
     #[arg(long, value_name = "TYPE[=VALUE]")]
     remove: Vec<String>,
+    #[command(flatten)]
+    listing: Listing,
 }
 
 /// A label from the command line.
@@ -44,7 +47,7 @@ impl Label {
             client.add_label(id, name, value).await?;
         }
         let labels = client.labels(id).await?;
-        context.print_list(&labels, || {
+        self.listing.print(context, &labels, || {
             let mut table = TextTable::new(["TYPE", "VALUE"]);
             for label in &labels {
                 for value in &label.values {

@@ -1,8 +1,9 @@
-use io_analysis::{TextTable, bytes_text};
+use io_analysis::{Layout, TextTable, bytes_text};
 use query_language::time::rfc3339;
 use serde_json::{Map, Value};
 
 use super::super::context::counted;
+use super::super::listing::Listing;
 use super::super::{CommandError, Context, Exit};
 use crate::ClientError;
 use crate::http::{Missing, RepairResult, Storage, VerifyReport};
@@ -15,27 +16,46 @@ pub(super) fn print_storage(context: &Context, storage: &Storage) -> Result<Exit
     Ok(Exit::Done)
 }
 
-pub(super) fn print_list(context: &Context, storages: &[Storage]) -> Result<Exit, CommandError> {
-    context.print_list(storages, || {
-        let mut table = TextTable::new(["ID", "STATE", "PACKETS", "BYTES", "CREATED", "NAME"]);
-        for storage in storages {
-            table.row([
-                storage.id.to_string(),
-                storage.state.clone(),
-                storage.packets.to_string(),
-                bytes_text(storage.bytes),
-                storage.created.clone().unwrap_or_default(),
-                storage.name.clone(),
-            ]);
-        }
-        table
-    })?;
+/// Columns of a terminal on which the whole table of storages has room for names and times.
+const WHOLE_TABLE_WIDTH: usize = 100;
+
+pub(super) fn print_list(
+    context: &Context,
+    listing: Listing,
+    storages: &[Storage],
+) -> Result<Exit, CommandError> {
+    listing.print_fitting(context, storages, |layout| table(storages, layout))?;
     Ok(Exit::Done)
+}
+
+/// The table of storages. On a narrow terminal, it lacks the columns that say least, so that IDs
+/// are whole and most of a name is seen.
+fn table(storages: &[Storage], layout: Layout) -> TextTable {
+    let is_whole = layout.width.is_none_or(|width| width >= WHOLE_TABLE_WIDTH);
+    let columns = ["ID", "STATE", "PACKETS", "BYTES", "CREATED", "NAME"];
+    let is_shown = |column: &str| is_whole || !matches!(column, "PACKETS" | "CREATED");
+    let shown = columns.into_iter().filter(|column| is_shown(column));
+    let mut table = TextTable::new(shown);
+    for storage in storages {
+        let cells = [
+            storage.id.to_string(),
+            storage.state.clone(),
+            storage.packets.to_string(),
+            bytes_text(storage.bytes),
+            storage.created.clone().unwrap_or_default(),
+            storage.name.clone(),
+        ];
+        let cells = columns.into_iter().zip(cells);
+        let cells = cells.filter(|(column, _)| is_shown(column));
+        table.row(cells.map(|(_, cell)| cell).collect::<Vec<_>>());
+    }
+    table
 }
 
 /// Prints all fields of a storage and of its status.
 pub(super) fn print_details(
     context: &Context,
+    listing: Listing,
     storage: &Storage,
     status: &Map<String, Value>,
 ) -> Result<Exit, CommandError> {
@@ -43,7 +63,7 @@ pub(super) fn print_details(
         url: storage.id.to_string(),
         what: error.to_string(),
     })?;
-    if context.json() {
+    if listing.is_json(context) {
         document["status"] = Value::Object(status.clone());
         context.document(&document)?;
         return Ok(Exit::Done);
@@ -150,6 +170,45 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_table_of_storages_fits_80_columns_with_whole_ids() {
+        let id = "0189f7a0-1234-7abc-8def-0123456789ab";
+        let storage = json!({
+            "id": id, "name": "a name that is longer than any column", "state": "FINALIZED",
+            "packets": 1_234_567, "bytes": 1_099_511_627_775_u64,
+            "created": "2026-11-29T03:44:21.123456789Z",
+        });
+        let storages: Vec<Storage> = vec![serde_json::from_value(storage).unwrap()];
+        let lines = |width: Option<usize>| {
+            let layout = Layout {
+                width,
+                has_colour: false,
+            };
+            let text = table(&storages, layout).fit(layout);
+            text.lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        for width in [76, 80, 99, 100, 120] {
+            let [heading, row] = &lines(Some(width))[..] else {
+                panic!("{width}: {:?}", lines(Some(width)));
+            };
+            assert!(row.chars().count() <= width, "{width}: {row}");
+            assert!(
+                row.starts_with(id) && row.contains("a name that"),
+                "{width}: {row}"
+            );
+            assert_eq!(heading.contains("PACKETS"), width >= 100, "{heading}");
+        }
+        let all = lines(None);
+        assert!(
+            all[0].ends_with("CREATED                         NAME"),
+            "{all:?}"
+        );
+        assert!(
+            all[1].ends_with("a name that is longer than any column"),
+            "{all:?}"
+        );
+    }
 
     #[test]
     fn each_finding_alone_is_told_and_decides_the_exit_code() {

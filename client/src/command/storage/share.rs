@@ -4,6 +4,7 @@ use clap::Args;
 use io_analysis::TextTable;
 
 use super::super::duration::seconds;
+use super::super::listing::Listing;
 use super::super::{CommandError, Context, Exit};
 use crate::http::{Client, NewShare};
 
@@ -33,6 +34,8 @@ pub(super) struct Share {
     /// Revoke a share instead, by the ID that --list shows; may be repeated
     #[arg(long, value_name = "ID", conflicts_with = "expires")]
     revoke: Vec<String>,
+    #[command(flatten)]
+    listing: Listing,
 }
 
 impl Share {
@@ -46,7 +49,7 @@ impl Share {
             client.revoke_share(storage, id).await?;
         }
         if self.list {
-            return print(context, client, storage).await;
+            return print(context, self.listing, client, storage).await;
         }
         if let Some(expires_seconds) = self.expires {
             let new = NewShare {
@@ -63,11 +66,12 @@ impl Share {
 
 async fn print(
     context: &Context,
+    listing: Listing,
     client: &Client,
     storage: uuid::Uuid,
 ) -> Result<Exit, CommandError> {
     let shares = client.shares(storage).await?;
-    context.print_list(&shares, || {
+    listing.print(context, &shares, || {
         let mut table = TextTable::new(["ID", "STATE", "CREATED", "EXPIRES", "NAME"]);
         for share in &shares {
             let state = match (&share.revoked, share.is_good) {
