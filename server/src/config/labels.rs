@@ -6,8 +6,8 @@ use super::invalid::InvalidSetting;
 use super::settings::Config;
 
 /// What a filter by label may be.
-const ALLOWED: &str = "set it to a label as ?label= selects it (NAME, NAME:VALUE as in \
-                       use_case:ci, or NAME, one of = != < <= > >=, and a value), or leave it empty";
+const ALLOWED: &str = "set it to a label as ?label= selects it, such as use_case:ci (NAME, \
+                       NAME:VALUE, or NAME, one of = != < <= > >=, and a value), or leave it empty";
 
 /// The labels that select nothing, whatever labels storages have: the setting would silently have
 /// no effect.
