@@ -207,6 +207,7 @@ fn storages_go_up_and_every_node_serves_them() {
 #[test]
 fn storages_live_in_radosgw() {
     if let Some(store) = ObjectStore::radosgw() {
+        other_services::check_contract(&store);
         life_of_a_storage(&store);
     }
 }
@@ -274,12 +275,6 @@ fn act_offline(server: &mut Server, proxy: &StoreProxy, storage: &str) {
 
 #[test]
 fn lost_answers_and_refusals_neither_lose_nor_double_anything() {
-    if let Some(store) = ObjectStore::moto() {
-        lost_answers_and_refusals(&store);
-    }
-}
-
-fn lost_answers_and_refusals(store: &ObjectStore) {
     let faults = [
         ("PUT", StoreFault::DropAnswer),
         ("PUT", StoreFault::DropRequest),
@@ -296,10 +291,16 @@ fn lost_answers_and_refusals(store: &ObjectStore) {
         ("GET", StoreFault::CutAnswer),
         ("GET", StoreFault::Refuse(503)),
     ];
+    if let Some(store) = ObjectStore::moto() {
+        lost_answers_and_refusals(&store, &faults);
+    }
+}
+
+fn lost_answers_and_refusals(store: &ObjectStore, faults: &[(&str, StoreFault)]) {
     let proxy = StoreProxy::start(store.address());
     let settings = store.settings_through(&proxy, "one", "request_seconds = 5\n");
     let (_folder, one) = start(settings);
-    for (what, fault) in faults {
+    for &(what, fault) in faults {
         proxy.fail(what, fault);
         let storage = stored(&one, &format!("{what} {fault:?}"));
         let before = seen(&one, &storage);
