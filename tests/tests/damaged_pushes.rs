@@ -121,7 +121,7 @@ fn chrome() -> Vec<Case> {
             EXACT,
         ),
         ("odd.json", odd_document.clone().into(), DAMAGED, EXACT),
-        ("cut.json", front.clone().into(), CUT_OFF, EXACT),
+        ("cut.json", front.into(), CUT_OFF, EXACT),
         ("odd.json.gz", gzip(odd_document.as_bytes()), DAMAGED, EXACT),
         (
             "wrong.json.gz",

@@ -231,10 +231,11 @@ impl ChromeCutter {
                         bytes: Bytes::from(packet.bytes),
                     }));
                 }
-                let end = match events.file.is_plain() {
-                    true => file_bytes(&self.path)?,
+                let end = if events.file.is_plain() {
+                    file_bytes(&self.path)?
+                } else {
                     // As far as there is text.
-                    false => u64::MAX,
+                    u64::MAX
                 };
                 self.rest = match (events.damage.take(), events.cut_off()) {
                     (Some(damage), _) => {
