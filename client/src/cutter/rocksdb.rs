@@ -65,7 +65,8 @@ impl RocksdbCutter {
         Ok(read > 0)
     }
 
-    /// The next packet of what is behind the last record. The end of a file that grows is not known.
+    /// The next packet of what is behind the last record. The end of a file that grows is not
+    /// known.
     fn next_of_rest(&mut self, end: End) -> Result<Option<Cut>, ClientError> {
         if end != End::Final {
             return match self.damage.clone() {
