@@ -332,7 +332,7 @@ fn a_lost_agent_file_is_written_again() {
     }
 }
 
-/// A finalization says which file is lost and what brings it back; a repair of the storage does not.
+/// A finalization says which file is lost and what brings it back; a repair would not.
 fn check_agent_lost(api: &mut Api, storage: &str, agent: &str) {
     let refused = api.refused("POST", &format!("/storages/{storage}/finalize"), None);
     let found = (refused.status, refused.code.as_str());

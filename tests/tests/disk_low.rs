@@ -234,7 +234,7 @@ fn derived_packets_that_a_low_disk_refuses_are_counted() {
     assert_eq!(streams["traces"].len(), 2);
 }
 
-/// Nothing warns before the last byte of the disk is used. Spans are refused then as at other times:
+/// Nothing warns before the last byte of the disk is used. Spans are refused then as always:
 /// the sender keeps them and tries again, and what was acknowledged is stored once.
 #[test]
 fn spans_on_a_full_disk_are_refused_until_there_is_space() {
@@ -298,7 +298,7 @@ fn spans_on_a_full_disk_are_refused_until_there_is_space() {
 /// Writes a file until nothing more can be written anywhere.
 fn fill(path: &Path) {
     let mut file = fs::File::create(path).unwrap();
-    for size in [1 << 20, 1] {
+    for size in [1 << 20, 1 << 12, 1] {
         while file.write_all(&vec![1; size]).is_ok() {}
     }
 }

@@ -91,11 +91,18 @@ fn drawn(line: &str) -> Option<(String, Vec<(f64, f64)>)> {
     Some((stroke.to_owned(), points.collect()))
 }
 
+/// The number of the chart that a height is in.
+fn row_of(y: f64) -> usize {
+    (1_u32..)
+        .take_while(|row| f64::from(*row) * HEIGHT <= y)
+        .count()
+}
+
 /// The charts of a picture, from top to bottom.
 fn charts(svg: &str) -> Vec<Chart> {
     let height = number(svg.lines().next().unwrap(), "height");
     let mut charts = Vec::new();
-    charts.resize_with((height / HEIGHT).round() as usize, Chart::default);
+    charts.resize_with(row_of(height), Chart::default);
     let mut stroke = String::new();
     for line in svg.lines() {
         if let Some((own, points)) = drawn(line) {
@@ -103,13 +110,13 @@ fn charts(svg: &str) -> Vec<Chart> {
             if x > RIGHT {
                 stroke = own;
             } else {
-                charts[(y / HEIGHT) as usize].lines.push((own, points));
+                charts[row_of(y)].lines.push((own, points));
             }
         } else if line.starts_with("<text") {
             let (x, y) = (number(line, "x"), number(line, "y"));
             let text = line.split_once('>').unwrap().1;
             let text = text.strip_suffix("</text>").unwrap().to_owned();
-            let chart = &mut charts[(y / HEIGHT) as usize];
+            let chart = &mut charts[row_of(y)];
             match (
                 line.contains("class=\"tick\""),
                 attribute(line, "text-anchor"),

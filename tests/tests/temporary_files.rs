@@ -86,7 +86,6 @@ fn read_only_but(folder: &Path) -> PathBuf {
 
 /// As in a container with a read-only root file system: everything works, start to end.
 #[test]
-#[expect(clippy::print_stdout, reason = "a case that was skipped says so")]
 fn a_server_works_on_a_read_only_root() {
     let may_mount = Command::new("unshare").args(["--mount", "true"]).output();
     if !may_mount.is_ok_and(|output| output.status.success()) {
