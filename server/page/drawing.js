@@ -62,7 +62,7 @@ export function drawTimes({ paint, width, height }, { begin, span }, style, { le
     paint.moveTo(x, ground);
     paint.lineTo(x, ground + 4);
     const text = tick >= 86_400e9 ? time(at, 1e9).slice(0, 10) : timeOfDay(at, tick);
-    if (x + paint.measureText(text).width < width) paint.fillText(text, x + 3, height - 6);
+    if (x + 3 + paint.measureText(text).width <= width) paint.fillText(text, x + 3, height - 6);
   }
   paint.stroke();
 }
@@ -100,6 +100,12 @@ export function drawSlices({ paint, width }, { lanes }, { span }, theme, { most,
       }
       boxes.push(box);
     }
+    // Letters have an edge, so that both they and the slices below them are seen.
+    paint.strokeStyle = theme.ground;
+    paint.lineWidth = 3;
+    paint.lineJoin = "round";
+    paint.strokeText(lane.title, 4, top + 12);
+    paint.lineWidth = 1;
     paint.fillStyle = theme.text;
     paint.fillText(lane.title, 4, top + 12);
     top += lane.ends.length * LANE;

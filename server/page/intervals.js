@@ -88,13 +88,17 @@ export function runningAt(time, span, first) {
   return conditions.join(" and ");
 }
 
-/** Slices by process and thread, nested ones below the one that they are in. */
+/**
+ * Slices by process and thread, or by agent and stream where events have neither; nested ones below the one that they
+ * are in.
+ */
 export function lanesOf(rows, begin) {
   const lanes = new Map();
+  const isThere = value => value !== null && value !== undefined;
   for (const event of rows) {
-    if (event.ts === null || event.ts === undefined) continue;
-    const title = event.pid === undefined && event.tid === undefined
-      ? event.stream || "events" : `${event.pid ?? "–"} / ${event.tid ?? event.pid ?? "–"}`;
+    if (!isThere(event.ts)) continue;
+    const title = isThere(event.pid) || isThere(event.tid) ? `${event.pid ?? "–"} / ${event.tid ?? event.pid ?? "–"}`
+      : [event.agent, event.stream].filter(Boolean).join(" / ") || "events";
     const start = Number(BigInt(event.ts) - begin);
     const end = start + Number(event.dur ?? 0);
     let lane = lanes.get(title);

@@ -30,6 +30,8 @@ export class Results {
     this.pages = new Map();
     this.total = 0;
     this.columns = [...FIRST];
+    /** Those that a loaded row has. */
+    this.filled = new Set();
     this.note = make("p", { class: "rows-note faint", role: "status" });
     this.table = make("table", {});
     this.fill = make("div", { class: "fill" });
@@ -176,15 +178,26 @@ export class Results {
     this.pages.set(page, rows);
   }
 
+  /**
+   * What is shown of events: none of the first columns that they all lack, and what concerns packets behind what
+   * concerns events.
+   */
+  get shownColumns() {
+    const isOfPackets = name => name.startsWith("packet.");
+    const filled = this.columns.filter(name => this.filled.has(name));
+    return filled.length ? [...filled.filter(name => !isOfPackets(name)), ...filled.filter(isOfPackets)] : FIRST;
+  }
+
   draw() {
     const [first, last] = this.seen();
+    const columns = this.shownColumns;
     const lines = [];
     for (let at = first; at < last; at++) {
       const row = this.pages.get(Math.floor(at / PAGE))?.[at % PAGE];
-      lines.push(make("tr", {}, this.columns.map(name => make("td", { class: isNumber(name) }, row ? this.cell(name, row[name]) : "…"))));
+      lines.push(make("tr", {}, columns.map(name => make("td", { class: isNumber(name) }, row ? this.cell(name, row[name]) : "…"))));
     }
     this.table.replaceChildren(
-      make("thead", {}, make("tr", {}, this.columns.map(name => make("th", { scope: "col", class: isNumber(name) }, name)))),
+      make("thead", {}, make("tr", {}, columns.map(name => make("th", { scope: "col", class: isNumber(name) }, name)))),
       make("tbody", {}, lines));
     this.table.style.transform = `translateY(${this.box.scrollTop}px)`;
   }
@@ -208,7 +221,9 @@ export class Results {
         this.pages.set(page, rows.slice(begin, begin + PAGE));
       }
       for (const name of new Set(rows.flatMap(row => Object.keys(row)))) {
-        if (!this.columns.includes(name) && name !== "id") this.columns.push(name);
+        if (name === "id") continue;
+        this.filled.add(name);
+        if (!this.columns.includes(name)) this.columns.push(name);
       }
       while (this.pages.size > PAGES_KEPT) this.pages.delete(this.pages.keys().next().value);
       this.loading = null;

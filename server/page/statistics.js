@@ -23,7 +23,8 @@ export class Statistics {
       make("option", { value: "count" }, "bars of events"), make("option", { value: "sum" }, "bars of sums"));
     if (shown.bars === "sum") this.measure.value = "sum";
     this.list = make("datalist", { id: "numeric-fields" });
-    this.controls = make("div", { class: "bar" }, this.by, make("span", { class: "faint" }, "numbers of"), this.field, this.measure, this.list);
+    this.controls = make("div", { class: "bar" }, this.by,
+      make("span", { class: "together" }, make("span", { class: "faint" }, "numbers of"), this.field), this.measure, this.list);
     this.node = make("div", {});
   }
 

@@ -47,7 +47,7 @@ export class Timeline {
       make("div", { class: "bar" },
         button("Whole", () => zoom({ ...this.whole })), button("Out", () => this.scale(2)), button("In", () => this.scale(0.5)),
         button("Earlier", () => this.pan(-0.5)), button("Later", () => this.pan(0.5)),
-        make("span", { class: "faint push" }, "by"), this.choices),
+        make("span", { class: "together push" }, make("span", { class: "faint" }, "by"), this.choices)),
       make("div", { class: "timeline" }, this.canvas, this.slices, this.readout),
       this.legend, this.note, this.more, this.dense);
     this.listen();
@@ -262,7 +262,8 @@ export class Timeline {
   draw() {
     if (!this.data) return;
     const style = getComputedStyle(this.canvas);
-    const theme = { text: style.getPropertyValue("color"), line: getComputedStyle(this.canvas.parentNode).borderTopColor };
+    const { borderTopColor: line, backgroundColor: ground } = getComputedStyle(this.canvas.parentNode);
+    const theme = { text: style.getPropertyValue("color"), line, ground };
     drawDensity(surface(this.canvas, HEIGHT), this.data, this.shown, theme, this.drag);
     const lanes = this.lanes?.lanes || [];
     this.slices.hidden = !lanes.length;

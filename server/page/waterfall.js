@@ -10,6 +10,8 @@ const TRACES_SHOWN = 20;
 /** Traces with the longest spans, among which those without a first one are looked for. */
 const TRACES_LOOKED_AT = 200;
 const TICKS = 5;
+/** About what a duration needs beside its bar. */
+const TIME_PIXELS = 68;
 /** Distinguishable in light and dark; services beyond these share colours, and all are named. */
 const COLOURS = ["#0072b2", "#009e73", "#cc79a7", "#8d6e00", "#7a68a6", "#2f7f8f", "#a0522d", "#56789a"];
 
@@ -59,6 +61,10 @@ class Waterfall {
   constructor({ lines, begin, end }) {
     Object.assign(this, { lines, begin, length: Math.max(Number(end - begin), 1) });
     this.folded = new Set();
+    // As page.css divides the width of the page.
+    const width = Math.min(document.documentElement.clientWidth, 1600) - 32;
+    const track = width - Math.max(0.32 * width, 144) - 10;
+    this.room = Math.min(100 * TIME_PIXELS / track, 50);
     const services = [...new Set(lines.filter(({ span }) => span.row).map(({ span }) => span.service))].sort();
     this.colours = new Map(services.map((name, at) => [name, COLOURS[at % COLOURS.length]]));
     this.nodes = lines.map((line, at) => this.nodeOf(line, at));
@@ -76,8 +82,8 @@ class Waterfall {
     for (let at = 0; at <= this.length; at += every) {
       const tick = make("span", {}, duration(at));
       tick.style.left = `${100 * at / this.length}%`;
-      // The last one would be cut.
-      if (at < 0.93 * this.length) ticks.push(tick);
+      // The last one would be cut; it is shorter than a duration beside a bar.
+      if (100 * at / this.length < 100 - 0.65 * this.room) ticks.push(tick);
     }
     return make("div", { class: "span-axis faint", "aria-hidden": "true" }, make("div", {}), make("div", {}, ticks));
   }
@@ -102,15 +108,15 @@ class Waterfall {
     }, label, make("span", { class: "span-track" }, bar, this.timeOf(span, share)));
   }
 
-  /** The duration, after the bar or, near the end, before it. */
+  /** The duration, after the bar or, near the end, before it; inside where there is room on neither side. */
   timeOf({ row, start, end }, share) {
     const text = make("span", { class: "span-time faint" }, row ? ` ${duration(row.dur)}` : "");
-    const after = Number(end - this.begin) * share;
-    if (after < 85) text.style.left = `${after}%`;
-    else text.style.right = `${100 - Number(start - this.begin) * share}%`;
-    // A bar over all of the time has its duration inside.
-    if (after >= 85 && Number(start - this.begin) * share < 15) {
-      text.style.right = `${100 - after}%`;
+    const [before, after] = [start, end].map(at => Number(at - this.begin) * share);
+    if (after <= 100 - this.room) text.style.left = `${after}%`;
+    else if (before >= this.room) text.style.right = `${100 - before}%`;
+    else {
+      // In the middle, so that both ends of the bar are seen.
+      text.style.left = `${(before + after) / 2}%`;
       text.classList.add("inside");
     }
     return text;

@@ -314,9 +314,13 @@ fn the_page_has_pictures_of_io() {
     let done = server.api().create_storage("final");
     push(&server, "final", &data().join("io_small.trace"), "1048576");
     server.api().finalize(&done);
+    let ctf = server.api().create_storage("ctf");
+    push(&server, "ctf", &data().join("lttng"), "1048576");
     drive(
         "pictures.mjs",
-        json!({ "server": server.url(), "first": first, "rocks": rocks, "final": done }),
+        json!({
+            "server": server.url(), "first": first, "rocks": rocks, "final": done, "ctf": ctf,
+        }),
     );
 }
 

@@ -122,6 +122,10 @@ check(count, [[1234567, "1,234,567"], [12345678901234567890n, "12,345,678,901,23
   const { lanes, rows } = lanesOf([event(0, 100, 2), event(10, 20, 2), event(40, 10, 2), event(100, 1, 2), event(5, 1, 10), { dur: 1 }], 0n);
   assert.deepEqual(lanes.map(lane => [lane.title, lane.slices.map(slice => slice.depth)]), [["1 / 2", [0, 1, 1, 0]], ["1 / 10", [0]]]);
   assert.equal(rows, 3);
+  // Spans have no process: those of each service are in lanes of their own.
+  const span = (agent, pid) => ({ ts: 1, dur: 1, agent, stream: "traces", pid, tid: null });
+  const titles = [span("shop", null), span("db", undefined), span("db", 7), { ts: 1, pid: null, tid: null }];
+  assert.deepEqual(lanesOf(titles, 0n).lanes.map(lane => lane.title), ["7 / 7", "db / traces", "events", "shop / traces"]);
 }
 
 // A time line with nearly nothing but one bar says where that is.

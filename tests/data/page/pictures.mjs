@@ -40,6 +40,30 @@ for (const [name, look] of LOOKS) {
   }
 }
 
+// The table has the columns that its events have; what is said of whole packets is behind what is said of events.
+for (const [id, isThere] of [[first, ["ts", "dur", "name", "cat", "pid", "tid"]], [rocks, ["ts", "dur", "name", "cat"]], [given.ctf, ["ts", "name", "cat"]]]) {
+  const page = await open(`#/storage/${id}`);
+  await until(page, () => document.querySelector(".rows tbody td")?.textContent.startsWith("20"));
+  const columns = await page.$$eval(".rows th", all => all.map(each => each.textContent));
+  assert.deepEqual(columns.filter(name => ["ts", "dur", "name", "cat", "pid", "tid"].includes(name)), isThere);
+  const ofPackets = columns.map(name => name.startsWith("packet."));
+  assert.equal(ofPackets.includes(true), id === given.ctf);
+  assert.deepEqual(ofPackets, ofPackets.toSorted());
+  await page.close();
+}
+
+// A choice is beside its name also on a small screen.
+{
+  const page = await open(`#/storage/${first}?tab=groups`, { width: 360 });
+  await shows(page, "12 groups");
+  const apart = await page.$$eval(".together", all => all.filter(each => each.checkVisibility()).map(each => {
+    const [name, next] = [...each.children].map(node => node.getBoundingClientRect());
+    return next.top > name.bottom || name.top > next.bottom;
+  }));
+  assert.deepEqual(apart, [false, false]);
+  await page.close();
+}
+
 // A picture of its own, for the documents.
 {
   const page = await part(first, "io", "logarithmic");

@@ -14,6 +14,13 @@ for (const [name, look] of LOOKS) {
   const page = await open(place, look);
   await drawn(page);
   await audit(page, `trace-${name}`, drawn);
+  // No duration is cut: what is left of one would be another one.
+  const cut = await page.$$eval(".span-track", all => all.map(track => [track, track.querySelector(".span-time")])
+    .filter(([track, time]) => {
+      const [whole, part] = [track, time].map(node => node.getBoundingClientRect());
+      return time.textContent && (part.left < whole.left || part.right > whole.right + 0.5);
+    }).map(([, time]) => time.textContent));
+  assert.deepEqual(cut, [], name);
   await page.close();
 }
 
