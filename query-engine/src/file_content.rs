@@ -116,6 +116,22 @@ pub fn is_ctf_folder(folder: &Path) -> bool {
     recognize_file(&folder.join("metadata")).is_ok_and(|found| is_ctf_metadata(&found))
 }
 
+/// The end of the name of a folder in which an export writes the derived streams of an agent, whose
+/// other streams are beside it. No id of an agent contains a plus sign.
+pub const DERIVED_FOLDER_ENDING: &str = "+derived";
+
+/// Whether an export wrote the derived streams of an agent into this folder: it is named so, and
+/// what they were derived from is beside it. They repeat events, so who reads all that was exported
+/// leaves them out.
+pub fn is_derived_folder(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    let agent = name.and_then(|name| name.strip_suffix(DERIVED_FOLDER_ENDING));
+    agent.is_some_and(|agent| {
+        let is_beside = |name: String| folder.with_file_name(name).is_dir();
+        !agent.is_empty() && (is_beside(agent.to_owned()) || is_beside(format!("{agent}+files")))
+    })
+}
+
 fn is_ctf_metadata(found: &Recognized) -> bool {
     matches!(found.plain(), Some(Content::CtfMetadata(_)))
 }

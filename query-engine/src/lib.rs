@@ -65,7 +65,10 @@ pub use dft::{DftFile, DftSet, columns_path};
 pub use error::ReadError;
 pub use evidence::Evidence;
 pub use fetch::{ClosedFile, Fetch, FoundPacket, LazyFile, LocalFile, Part, TracedFile};
-pub use file_content::{find_traces, is_ctf_folder, recognize_file, recognize_found, regular_file};
+pub use file_content::{
+    DERIVED_FOLDER_ENDING, find_traces, is_ctf_folder, is_derived_folder, recognize_file,
+    recognize_found, regular_file,
+};
 pub use groups::{GROUP_BYTES_MAX, GROUPS_MAX, GroupSpec, GroupSpecError, group_by};
 pub use indexing::{
     BuildOptions, Built, BuiltColumns, IndexFile, IndexOptions, Indexed, IndexedLeaf,

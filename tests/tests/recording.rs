@@ -2,6 +2,7 @@
 //! shape them.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -136,6 +137,7 @@ fn check_derived(server: &Server, storage: &str) {
     );
     let (_, _, notes) = run(&[&source[..], &[exported.unwrap()]].concat());
     assert!(notes.contains("3 derived streams are omitted"), "{notes}");
+    check_derived_files(server, &all, folder.path());
     // Without its source, a derived stream repeats nothing.
     let clones = copy(&["--name", "clones", "--stream", "traces.clones"]);
     assert_eq!((of_copy(&clones, &[]), shown(&clones)), (2, json!(2)));
@@ -175,6 +177,36 @@ fn streams_of_derived_spans_are_closed_to_agents() {
         assert_eq!(refused.json()["code"], "stream_reserved", "{path}");
     }
     assert_eq!(packets(&mut api, &storage), before);
+}
+
+/// An export with derived streams can be read and pushed as a whole: they are omitted, and told.
+fn check_derived_files(server: &Server, storage: &str, folder: &Path) {
+    let (url, exported) = (server.url(), folder.join("with derived"));
+    let text = exported.to_str().unwrap();
+    let words = ["export", "--derived", "--server", &url, "--storage"];
+    let (code, _, errors) = run(&[&words[..], &[storage, text]].concat());
+    assert_eq!(code, 0, "{errors}");
+    let entries = std::fs::read_dir(&exported).unwrap();
+    let mut folders = entries.map(|entry| entry.unwrap().path().display().to_string());
+    let derived = folders.find(|name| name.ends_with("+derived")).unwrap();
+    let is_told = |told: &str| told.contains(&format!("{derived} is "));
+    let count = |source: &[&str]| {
+        let (_, out, errors) = run(&[&["query", "--count"], source].concat());
+        (out.trim().to_owned(), is_told(&errors))
+    };
+    assert_eq!(count(&[text]), ("4".to_owned(), true));
+    assert_eq!(count(&[text, &derived]), ("11".to_owned(), false));
+    for (name, paths, events, told) in [
+        ("pushed", &[text][..], "4", true),
+        ("pushed whole", &[text, &derived], "11", false),
+    ] {
+        let pushed = server.api().create_storage(name);
+        let target = ["push", "--server", &url, "--storage", &pushed];
+        let (code, _, errors) = run(&[&target[..], paths].concat());
+        assert_eq!((code, is_told(&errors)), (0, told), "{errors}");
+        let source = ["--server", &url, "--storage", &pushed];
+        assert_eq!(count(&source), (events.to_owned(), false), "{name}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -166,7 +166,9 @@ fn notes_of_plan(plan: &Plan, given: Option<Kind>) -> Vec<String> {
              gives the text; --kind raw stores the compressed bytes, which no query reads"
         )
     });
-    notes.chain(of_texts).collect()
+    let derived = plan.derived_skipped.iter();
+    let derived = derived.map(|folder| note_of_derived(folder));
+    notes.chain(of_texts).chain(derived).collect()
 }
 
 /// Says that files of a folder are not pushed, and how they can be.
@@ -178,6 +180,15 @@ fn note_of_indexes(skipped: u64) -> String {
     format!(
         "note: {files} of `tracehold index` skipped: {they} derived from the traces, and the \
          server makes its own; name {them} to push {them} all the same"
+    )
+}
+
+/// Says that derived streams are not pushed, and how they can be.
+fn note_of_derived(folder: &Path) -> String {
+    format!(
+        "note: {} is skipped: its streams repeat events of those beside it, from which they were \
+         derived, and a query would count both; name the folder to push it all the same",
+        folder.display()
     )
 }
 

@@ -8,6 +8,7 @@
 //! FOLDER/AGENT/NAME            any other file, under its name
 //! FOLDER/AGENT+files/NAME      the same, if the agent has a CTF trace, too
 //! FOLDER/AGENT/STREAM.jsonl    spans that programs sent, one request a line; or STREAM.pb
+//! FOLDER/AGENT+derived/NAME    streams that recordings derived from the agent's others
 //! ```
 //!
 //! The storage is on a server, or in a folder that `mount` or `download` wrote. Every file is
@@ -80,9 +81,11 @@ pub fn export(
     options: &ExportOptions,
 ) -> Result<ExportReport, ClientError> {
     let mut report = ExportReport::default();
-    let mut agents: BTreeMap<AgentId, Agent> = BTreeMap::new();
-    for stream in selected(source.streams(options)?, options, &mut report) {
-        let agent = agents.entry(stream.agent.clone()).or_default();
+    // Those of an agent, and those that were derived from them.
+    let mut agents: BTreeMap<(AgentId, bool), Agent> = BTreeMap::new();
+    for (stream, is_derived) in selected(source.streams(options)?, options, &mut report) {
+        let key = (stream.agent.clone(), is_derived);
+        let agent = agents.entry(key).or_default();
         match stream.kind {
             Kind::Ctf => agent.trace.push(stream),
             Kind::IoTrace => agent.io_trace.push(stream),
@@ -94,28 +97,28 @@ pub fn export(
     }
     // Nothing is written if anything is in the way.
     let mut planned = Vec::new();
-    for (id, agent) in &agents {
-        planned.push(agent.plan(folder, id, options)?);
+    for ((id, is_derived), agent) in &agents {
+        planned.push(agent.plan(folder, (id, *is_derived), options)?);
     }
-    for ((id, agent), plan) in agents.iter().zip(planned) {
+    for (((id, _), agent), plan) in agents.iter().zip(planned) {
         agent.export(source, id, plan, options, &mut report)?;
     }
     Ok(report)
 }
 
-/// The streams that are exported; the others are added to the report.
+/// The streams that are exported, and whether they are derived from others; those that are not
+/// exported are added to the report.
 fn selected(
     streams: Vec<ExportStream>,
     options: &ExportOptions,
     report: &mut ExportReport,
-) -> Vec<ExportStream> {
+) -> Vec<(ExportStream, bool)> {
     let mut names = StreamNames::default();
     for ExportStream { agent, stream, .. } in &streams {
         names.add(agent, stream);
     }
     let takes_derived = options.derived || options.stream.is_some();
-    let is_wanted = |stream: &ExportStream, report: &mut ExportReport| {
-        let is_derived = names.has_source_of(stream.kind, &stream.agent, &stream.stream);
+    let is_wanted = |stream: &ExportStream, is_derived: bool, report: &mut ExportReport| {
         if is_derived && !takes_derived {
             report.derived_streams += 1;
             return false;
@@ -129,8 +132,13 @@ fn selected(
         }
         !is_left_out
     };
-    let streams = streams.into_iter();
-    streams.filter(|stream| is_wanted(stream, report)).collect()
+    let streams = streams.into_iter().map(|stream| {
+        let is_derived = names.has_source_of(stream.kind, &stream.agent, &stream.stream);
+        (stream, is_derived)
+    });
+    streams
+        .filter(|(stream, is_derived)| is_wanted(stream, *is_derived, report))
+        .collect()
 }
 
 /// The streams of an agent.
@@ -158,7 +166,7 @@ impl Agent {
     fn plan(
         &self,
         folder: &Path,
-        id: &AgentId,
+        (id, is_derived): (&AgentId, bool),
         options: &ExportOptions,
     ) -> Result<Plan<'_>, ClientError> {
         let trace = (!self.trace.is_empty()).then(|| AgentFolder::of_trace(folder, id));
@@ -167,6 +175,7 @@ impl Agent {
             None => AgentFolder::of_trace(folder, id),
         });
         let mut files = match trace.as_ref().or(io_trace.as_ref()) {
+            _ if is_derived => AgentFolder::of_derived(folder, id),
             Some(_) => AgentFolder::beside_trace(folder, id),
             None => AgentFolder::of_trace(folder, id),
         };

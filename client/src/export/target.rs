@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use query_engine::DERIVED_FOLDER_ENDING;
 use storage_format::AgentId;
 use storage_format::checksum::crc32c_append;
 
@@ -50,6 +51,14 @@ impl AgentFolder {
     pub(super) fn beside_trace(folder: &Path, agent: &AgentId) -> Self {
         Self {
             path: folder.join(format!("{agent}+files")),
+            taken: BTreeSet::new(),
+        }
+    }
+
+    /// The folder for derived streams of an agent. Whoever reads all of an export leaves them out.
+    pub(super) fn of_derived(folder: &Path, agent: &AgentId) -> Self {
+        Self {
+            path: folder.join(format!("{agent}{DERIVED_FOLDER_ENDING}")),
             taken: BTreeSet::new(),
         }
     }

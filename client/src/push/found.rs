@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use query_engine::is_ctf_folder;
+use query_engine::{is_ctf_folder, is_derived_folder};
 
 use super::derived::is_derived;
 use super::naming::dotted;
@@ -21,6 +21,8 @@ pub(super) struct Found {
     pub(super) files: Vec<FoundFile>,
     pub(super) traces: Vec<CtfTrace>,
     pub(super) indexes_skipped: u64,
+    /// Folders of derived streams, which are not pushed.
+    pub(super) derived_skipped: Vec<PathBuf>,
 }
 
 /// A file that is no part of a CTF trace.
@@ -59,6 +61,10 @@ impl Found {
                 })
             }
         }
+        // Who names such a folder, too, means it.
+        found
+            .derived_skipped
+            .retain(|folder| !paths.contains(folder));
         Ok(found)
     }
 
@@ -94,7 +100,9 @@ impl Found {
         }
         for (path, is_folder) in entries {
             let below = below.join(path.file_name().unwrap_or_default());
-            if is_folder {
+            if is_folder && is_derived_folder(&path) {
+                self.derived_skipped.push(path);
+            } else if is_folder {
                 self.enter(&path, &below, depth + 1)?
             } else {
                 self.files.push(FoundFile {

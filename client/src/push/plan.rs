@@ -74,6 +74,9 @@ pub struct Plan {
     pub folders: Folders,
     /// Number of indexes in folders that are not pushed, because the server makes its own.
     pub indexes_skipped: u64,
+    /// Folders in folders that are not pushed, because their streams repeat events of others that
+    /// were exported with them.
+    pub derived_skipped: Vec<PathBuf>,
 }
 
 /// The paths of a plan, and its options.
@@ -196,6 +199,7 @@ impl Found {
                 options: options.clone(),
             },
             indexes_skipped: self.indexes_skipped,
+            derived_skipped: self.derived_skipped,
             ..Plan::default()
         };
         if !self.files.is_empty() {

@@ -17,7 +17,8 @@ use super::packet_index::PacketIndex;
 use super::unreadable_file::UnreadableFile;
 use crate::ReadError;
 use crate::file_content::{
-    FOLDER_DEPTH_MAX, is_named_as_lines, is_trace_folder, recognize_file, recognize_found,
+    FOLDER_DEPTH_MAX, is_derived_folder, is_named_as_lines, is_trace_folder, recognize_file,
+    recognize_found,
 };
 use crate::source::ChunkSource;
 
@@ -44,6 +45,8 @@ pub(crate) struct FolderContents {
     pub(crate) damaged: Vec<PathBuf>,
     /// Files that may be traces, of which nothing can be read: nobody may miss them unknowingly.
     pub(crate) unreadable: Vec<UnreadableFile>,
+    /// Folders of derived streams, which are not searched.
+    pub(crate) derived: Vec<PathBuf>,
 }
 
 impl FolderContents {
@@ -83,7 +86,9 @@ impl FolderContents {
             }
             // Links to folders may be circular.
             let metadata = fs::symlink_metadata(&path).map_err(failed)?;
-            if metadata.is_dir() {
+            if metadata.is_dir() && is_derived_folder(&path) {
+                self.derived.push(path);
+            } else if metadata.is_dir() {
                 self.search(&path, depth + 1)?;
             } else {
                 self.add(path)?;

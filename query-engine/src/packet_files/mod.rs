@@ -91,6 +91,8 @@ pub struct Opened {
     pub sources: Vec<Box<dyn ChunkSource>>,
     /// A line for each file that was named again, by whatever name, and is read once.
     pub repeated: Vec<String>,
+    /// Folders of derived streams in folders that were named, which are not read.
+    pub derived: Vec<PathBuf>,
 }
 
 /// The files that are named, or in folders that are.
@@ -101,6 +103,7 @@ struct Inputs {
     of_folders: BTreeSet<PathBuf>,
     damaged: Vec<PathBuf>,
     unreadable: Vec<UnreadableFile>,
+    derived: Vec<PathBuf>,
 }
 
 impl Inputs {
@@ -127,6 +130,7 @@ impl Inputs {
             inputs.files.extend(contents.files);
             inputs.damaged.extend(contents.damaged);
             inputs.unreadable.extend(contents.unreadable);
+            inputs.derived.extend(contents.derived);
         }
         inputs.files.retain(|path| once.is_first(path));
         inputs.damaged.retain(|path| once.is_first(path));
@@ -155,6 +159,7 @@ pub fn open_paths(
         of_folders,
         damaged,
         mut unreadable,
+        mut derived,
     } = Inputs::of(paths, &mut once, use_sidecars, &mut sources)?;
     for path in files {
         let copy = match spooled(&path) {
@@ -201,9 +206,12 @@ pub fn open_paths(
     if !lines.is_empty() {
         sources.extend(DftSet::of(lines).sources_for(request, fields)?);
     }
+    // Who names such a folder, too, means it.
+    derived.retain(|folder| !paths.contains(folder));
     Ok(Opened {
         sources,
         repeated: once.into_repeated(),
+        derived,
     })
 }
 

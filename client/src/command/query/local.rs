@@ -36,6 +36,13 @@ pub(super) fn run_files(
     for repeated in &opened.repeated {
         context.note(format!("warning: {repeated}"));
     }
+    for folder in &opened.derived {
+        context.note(format!(
+            "note: {} is omitted: its streams repeat events of those beside it, from which they \
+             were derived; name the folder, too, to read it",
+            folder.display()
+        ));
+    }
     run(context, &opened.sources, options, &|_| {})
 }
 
