@@ -41,8 +41,8 @@ enum Packets {
 }
 
 impl Chunker {
-    /// Chunks of about `chunk_bytes` bytes of records, the first at `raw_offset`; `None` for kinds without
-    /// events.
+    /// Chunks of about `chunk_bytes` bytes of records, the first at `raw_offset`; `None` for kinds
+    /// without events.
     ///
     /// # Errors
     ///

@@ -16,8 +16,9 @@ use crate::source::Scratch;
 use crate::{LocalFile, ReadError};
 
 /// Brings the sidecar of the DFTracer file at `path` up to date with `options`: does nothing if it
-/// is, adds dimensions if only these are missing, adds what was appended to the file, and rebuilds it
-/// otherwise or if `rebuild` is set. A sidecar that is damaged or belongs to another file is rebuilt.
+/// is, adds dimensions if only these are missing, adds what was appended to the file, and rebuilds
+/// it otherwise or if `rebuild` is set. A sidecar that is damaged or belongs to another file is
+/// rebuilt.
 ///
 /// # Errors
 ///

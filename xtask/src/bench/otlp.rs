@@ -1,5 +1,5 @@
-//! Spans over HTTP into a durable recording: the saver alone, the default chain, and the saver beside
-//! the standing recording, which stores every span a second time.
+//! Spans over HTTP into a durable recording: the saver alone, the default chain, and the saver
+//! beside the standing recording, which stores every span a second time.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

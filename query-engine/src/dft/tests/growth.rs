@@ -1,4 +1,4 @@
-//! Files that grow after they were indexed: the index is extended, and answers as one made anew.
+//! Files that grow after they were indexed: the index is extended, and answers as one rebuilt.
 
 use chunk_index::{DftFacts, Sidecar};
 
