@@ -420,10 +420,15 @@ impl Running {
                     return;
                 }
                 Err(error) => {
-                    add(&counters.derived_packets, 1);
-                    add(&counters.derived_refused, 1);
                     self.note_failure(&error);
-                    return;
+                    // Where the recording ends, nothing writes those after it.
+                    let lost = match self.failure {
+                        Some(_) => 1 + packets.by_ref().count() as u64,
+                        None => 1,
+                    };
+                    add(&counters.derived_packets, lost);
+                    add(&counters.derived_refused, lost);
+                    continue;
                 }
             }
             add(&counters.derived_packets, 1);

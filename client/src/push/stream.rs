@@ -271,9 +271,10 @@ impl StreamPush {
         let mut first_numbers = vec![0; storages.len()];
         let (mut rest, mut is_small) = (packets, false);
         'reports: while !rest.is_empty() {
-            let count = match is_small {
-                false => reported_at_once(rest),
-                true => rest.len().min(REPORTED_PACKETS_MAX),
+            let count = if is_small {
+                rest.len().min(REPORTED_PACKETS_MAX)
+            } else {
+                reported_at_once(rest)
             };
             let (packets, after) = rest.split_at(count);
             let mut origin = ProvenanceReport {
