@@ -169,7 +169,7 @@ fn streams_of_derived_spans_are_closed_to_agents() {
         let path = format!("/api/v1{place}/agents/shop/streams/traces.clones/packets");
         let request = Request::new("POST", &path)
             .header("content-type", "application/octet-stream")
-            .header("tracehold-epoch", &u64::MAX.saturating_sub(1).to_string())
+            .header("tracehold-epoch", u64::MAX.saturating_sub(1).to_string())
             .header("tracehold-sequence", "0")
             .body(b"\n\0");
         let refused = api.send(&request).unwrap();
