@@ -41,6 +41,12 @@ pub struct Node {
     /// Version of its server.
     #[serde(default)]
     pub version: String,
+    /// Storages that it has open.
+    #[serde(default)]
+    pub storages_open: u64,
+    /// The newest of these.
+    #[serde(default)]
+    pub open: Vec<String>,
     /// Any other fields of the response.
     #[serde(flatten)]
     pub more: Map<String, Value>,
