@@ -122,6 +122,7 @@ pub async fn change_labels(
         let now = clock::now_ns();
         let body = encode(&key, &Body::new(&record, node, now))?;
         if bucket.create(&key, body).await? == Creation::Made {
+            fault_point!("tier.labels.stored");
             hints::note(bucket, Hint::Labelled(record.number), storage, now).await;
             return Ok(record);
         }

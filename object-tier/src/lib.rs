@@ -3,12 +3,16 @@
 //!
 //! *Invariant:* no other crate imports `object_store`.
 
+#[macro_use]
+mod fault_macros;
 mod bucket;
 pub mod chain;
 mod clock;
 mod credentials;
 mod delta;
 mod error;
+#[cfg(feature = "fault-points")]
+pub mod fault_points;
 #[cfg(test)]
 mod faulty;
 mod heads;

@@ -53,7 +53,9 @@ pub async fn remove_storage(
     let body = body.map_err(|error| TierError::damaged(&key, error.to_string()))?;
     // Whoever made the mark: it is there.
     bucket.create(&key, body.into()).await?;
+    fault_point!("tier.remove.marked");
     hints::note(bucket, Hint::Gone, storage, now).await;
+    fault_point!("tier.remove.told");
     remove_objects(bucket, storage).await
 }
 
@@ -88,7 +90,9 @@ pub(crate) async fn remove_objects(bucket: &Bucket, storage: StorageId) -> Resul
     }
     // First: a reader that finds a seal finds what it names.
     bucket.delete(&seal_key).await?;
+    fault_point!("tier.remove.unsealed");
     delete_all(bucket, named).await?;
+    fault_point!("tier.remove.named");
     let mark = keys::gone(storage);
     for _ in 0..LISTS_MAX {
         let listed = bucket.list_all(&keys::storage(storage)).await?;

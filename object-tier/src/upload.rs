@@ -120,6 +120,7 @@ pub async fn upload(
     if let Some(seal) = Seal::get(bucket, storage).await? {
         return sealed_before(bucket, seal, &entries, upload.now).await;
     }
+    fault_point!("tier.upload.begun");
     let work = Work {
         bucket,
         upload: &upload,
@@ -130,7 +131,14 @@ pub async fn upload(
     let files = work.large_files(&progress).await?;
     let (seal, sums, sums_at) = work.heads(files).await?;
     let body = seal.encode()?;
+    if sabotaged!("evict-first") {
+        for file in &upload.large {
+            // Whatever becomes of it: this is the defect.
+            let _ = std::fs::remove_file(&file.path);
+        }
+    }
     work.note(Entry::Seal(seal.nonce.clone())).await?;
+    fault_point!("tier.upload.seal_noted");
     removal::refuse_gone(bucket, storage).await?;
     match bucket.create(&keys::seal(storage), body).await? {
         Creation::Made => {}
@@ -139,12 +147,14 @@ pub async fn upload(
             return sealed_before(bucket, seal, &work.entries, upload.now).await;
         }
     }
+    fault_point!("tier.upload.sealed");
     // A removal may have looked for the seal just before it was there.
     if removal::is_gone(bucket, storage).await? {
         removal::remove_objects(bucket, storage).await?;
         return Err(TierError::Gone(keys::storage(storage)));
     }
     hints::note(bucket, Hint::Sealed, storage, upload.now).await;
+    fault_point!("tier.upload.told");
     Ok(Uploaded::Sealed {
         seal,
         sums,
@@ -250,6 +260,7 @@ impl Work<'_> {
         let check = |checksum| file.check(checksum);
         let sent = self.sender.send(&key, source, check, progress).await?;
         let Some(sums) = sent else { return Ok(None) };
+        fault_point!("tier.upload.file_sent");
         let finished = Finished {
             name: file.name.clone(),
             key,
@@ -259,6 +270,7 @@ impl Work<'_> {
             sums: sums.granules,
         };
         self.note(Entry::File(finished.clone())).await?;
+        fault_point!("tier.upload.file_noted");
         Ok(Some(finished))
     }
 
@@ -311,6 +323,7 @@ impl Work<'_> {
         let Some(sums) = sent else {
             return Err(TierError::Settings("the upload was stopped".into()));
         };
+        fault_point!("tier.upload.heads_sent");
         let seal = Seal {
             format: FORMAT,
             storage,

@@ -30,7 +30,8 @@ pub use api::{Api, Problem};
 pub use corpora::{corpora, small_traces, tools};
 pub use crash::{CrashPlan, CrashReport, crash, crash_settings};
 pub use fault::{
-    FailingDisk, FailingKind, FaultCount, FaultPlan, FaultReport, check_failing_disk, run_faults,
+    FailingDisk, FailingKind, FaultCount, FaultPlan, FaultReport, check_failing_disk,
+    run_cluster_faults, run_faults,
 };
 pub use http::{Connection, Request, Response};
 pub use http2::Http2Streams;

@@ -1,4 +1,5 @@
-//! `cargo xtask fault`: kills the server at every named point, and hangs up there.
+//! `cargo xtask fault`: kills the server at every named point, and hangs up there; and each of three
+//! nodes at every named point of what they do in an object store.
 //!
 //! `--sabotage` switches on one deliberate defect after the other; each must be found.
 
@@ -7,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use harness::{FaultPlan, FaultReport, Settings, run_faults};
+use harness::{FaultPlan, FaultReport, Settings, run_cluster_faults, run_faults};
 
 use crate::failing_disk;
 use crate::failure::{Failure, Outcome, file_failed};
@@ -23,7 +24,10 @@ const SABOTAGE: &str = "FAULT_SABOTAGE";
 const MEMORY_BYTES_MIN: u64 = 2 << 30;
 
 /// Crates with fault points.
-const CRATES: &[&str] = &["storage-core", "recording", "server"];
+const CRATES: &[&str] = &["storage-core", "object-tier", "recording", "server"];
+
+/// Points of what nodes do in an object store.
+const IN_STORE: &str = "tier.";
 
 /// A defect that is compiled in and off by default.
 struct Sabotage {
@@ -40,6 +44,10 @@ enum FoundBy {
 }
 
 const SABOTAGES: &[Sabotage] = &[
+    Sabotage {
+        name: "evict-first",
+        found_by: FoundBy::Rows("tier.upload."),
+    },
     Sabotage {
         name: "drop-packet",
         found_by: FoundBy::Rows("ingest."),
@@ -157,7 +165,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
         return run_sabotages(&plan);
     }
     println!("{} fault points", plan.points.len());
-    let mut report = run_faults(&plan, |line| println!("LOST: {line}"));
+    let mut report = run_all(&plan, |line| println!("LOST: {line}"));
     if has("--report") {
         for (kind, failed) in failing_disk::run_all(&server)? {
             let count = report.counts.entry(kind).or_default();
@@ -179,6 +187,19 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     Ok(())
 }
 
+/// Tries the faults of one server, and those of nodes with an object store.
+fn run_all(plan: &FaultPlan, progress: impl Fn(&str) + Sync) -> FaultReport {
+    let mut report = if plan.only.starts_with(IN_STORE) {
+        FaultReport::default()
+    } else {
+        run_faults(plan, &progress)
+    };
+    if plan.only.is_empty() || plan.only.starts_with(IN_STORE) {
+        report.add(run_cluster_faults(plan, &progress));
+    }
+    report
+}
+
 /// Runs each check with its defect; fails if one finds nothing.
 fn run_sabotages(plan: &FaultPlan) -> Outcome {
     let mut missed = 0;
@@ -192,7 +213,7 @@ fn run_sabotages(plan: &FaultPlan) -> Outcome {
                 let variable = (SABOTAGE.to_owned(), (*name).to_owned());
                 plan.settings.environment.push(variable);
                 // A scenario may fail without any fault then.
-                let report = catch_unwind(AssertUnwindSafe(|| run_faults(&plan, |_| {})));
+                let report = catch_unwind(AssertUnwindSafe(|| run_all(&plan, |_| {})));
                 report.map_or(true, |report| !report.lost.is_empty())
             }
             FoundBy::Tests(target, filter) => {

@@ -151,6 +151,7 @@ async fn carry_out(
     let verdict = verdict?;
     if let Some(Verdict::Remove { number, .. }) = verdict {
         bucket.delete(&Location { storage, number }.key()).await?;
+        fault_point!("tier.chain.removed");
     }
     Ok(verdict)
 }

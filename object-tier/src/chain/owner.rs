@@ -248,8 +248,10 @@ impl Chain {
             let body = encode(location, kind, author(&self.owner), payload)?;
             // Stays so when the create fails, or this future is dropped.
             self.state = State::InDoubt(kind, payload.to_vec());
+            fault_point!("tier.chain.sending");
             match self.bucket.create(&location.key(), body).await? {
                 Creation::Made => {
+                    fault_point!("tier.chain.sent");
                     self.advance(number)?;
                     if kind == RecordKind::Close {
                         self.state = State::Closed;
@@ -440,6 +442,7 @@ async fn claim(
         let own = encode(location, RecordKind::Own, author(&owner), &[])?;
         let found = match bucket.create(&location.key(), own).await? {
             Creation::Made => {
+                fault_point!("tier.chain.owned");
                 return Ok(Takeover::Owned(Chain {
                     bucket: bucket.clone(),
                     storage,

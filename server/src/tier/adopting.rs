@@ -51,6 +51,7 @@ pub(super) async fn adopt(
     for file in &seal.files {
         sums.extend_from_slice(&heads.sums(file)?);
     }
+    storage_core::fault_point!(async "tier.adopt.found");
     let mut file = uploads::tier_file(&seal, &tier.store, sums_at);
     file.is_evicted = true;
     let adoption = Adoption {
@@ -63,6 +64,7 @@ pub(super) async fn adopt(
         Err(StorageError::StorageExists(_)) => return Ok(true),
         Err(error) => return Err(error.into()),
     }
+    storage_core::fault_point!(async "tier.adopt.served");
     info!(storage = %id, node = seal.node, "a storage of the object store is served from here");
     if let Err(error) = take_labels(app, tier, id).await {
         warn!(%error, storage = %id, "its labels are those of its upload until the next change");
@@ -81,7 +83,9 @@ async fn take_labels(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> Result<
                 description: Some(record.description),
                 labels: Some(record.labels),
             };
-            app.engine.storages().update(id, patch).await?
+            let info = app.engine.storages().update(id, patch).await?;
+            storage_core::fault_point!(async "tier.adopt.labelled");
+            info
         }
         None => app.engine.storages().get(id)?,
     };

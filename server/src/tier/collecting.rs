@@ -57,7 +57,9 @@ impl Collection {
         };
         let grace = Duration::from_secs(tier.config.grace_seconds);
         for sealed in due(own(app), &self.late, done, (clock::now_ns(), grace)) {
+            storage_core::fault_point!(async "tier.collect.begun");
             collect(tier, sealed.1, grace).await?;
+            storage_core::fault_point!(async "tier.collect.removed");
             self.late.retain(|late| *late != sealed);
             if sealed <= done {
                 continue;

@@ -85,13 +85,16 @@ pub(crate) async fn forget_everywhere(
     let info = app.engine.storages().get(id)?;
     if info.state != StorageState::Finalized && !is_held(&info) {
         end_chain(app, tier, id).await?;
+        storage_core::fault_point!(async "tier.delete.chain_ended");
     }
     let deleting = Deleting::begin(tier, id);
     let note = |ids: &mut BTreeSet<StorageId>| {
         ids.insert(id);
     };
     change(app, tier, note).await?;
+    storage_core::fault_point!(async "tier.delete.noted");
     let deleted = delete.await;
+    storage_core::fault_point!(async "tier.delete.here");
     if app.engine.storages().get(id).is_ok() {
         // Refused: it stays, here and there.
         let forget = |ids: &mut BTreeSet<StorageId>| {
@@ -135,6 +138,7 @@ pub(super) async fn complete(app: &AppState, tier: &Tier) -> Result<(), TierErro
             );
         } else if !is_here {
             remove_storage(&tier.bucket, id, &tier.node).await?;
+            storage_core::fault_point!(async "tier.delete.there");
             tracing::info!(storage = %id, "a deleted storage is removed from the object store");
         }
         let forget = |ids: &mut BTreeSet<StorageId>| {
@@ -155,6 +159,7 @@ pub(super) async fn follow(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> b
     }
     match app.engine.storages().delete(id).await {
         Ok(()) => {
+            storage_core::fault_point!(async "tier.delete.followed");
             app.open_files.close(id);
             app.event_files.close(id).await;
             app.unreadable.forget(id);

@@ -84,6 +84,7 @@ pub(super) async fn run(app: &Arc<AppState>, tier: &Tier) {
 async fn evict(app: &Arc<AppState>, id: StorageId) {
     match app.engine.tiering().evict(id).await {
         Ok(bytes) => {
+            storage_core::fault_point!(async "tier.evict.ended");
             app.open_files.close(id);
             tracing::info!(storage = %id, bytes, "the data files of the storage are evicted");
         }

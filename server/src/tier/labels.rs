@@ -49,6 +49,7 @@ async fn publish_alone(app: &AppState, tier: &Tier, id: StorageId) -> Result<(),
     };
     let after = known.label_number;
     let stored = change_labels(&tier.bucket, id, after, record.clone(), &tier.node).await?;
+    storage_core::fault_point!(async "tier.labels.told");
     if stored.is_same(&record) {
         note(app, id, stored.number, checksum).await;
     } else {
@@ -74,6 +75,7 @@ pub(crate) async fn change_everywhere<T>(
     let _one_at_a_time = tier.labelling.lock().await;
     exchange_alone(app, tier, id).await;
     let changed = change.await?;
+    storage_core::fault_point!(async "tier.labels.changed");
     exchange_alone(app, tier, id).await;
     Ok(changed)
 }
@@ -136,6 +138,7 @@ async fn keep(app: &AppState, id: StorageId, record: LabelRecord) {
     };
     match app.engine.storages().update(id, patch).await {
         Ok(info) => {
+            storage_core::fault_point!(async "tier.labels.taken");
             app.open_files.close(id);
             note(app, id, number, checksum_of(&info)).await;
         }

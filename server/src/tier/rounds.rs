@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::collecting::Collection;
 use super::outdated::replace_outdated;
 use super::pace::{Pace, is_refused};
-use super::uploads::{UploadError, is_complete, upload, wanted};
+use super::uploads::{UploadError, forget_left_packets, is_complete, upload, wanted};
 use super::{Tier, adopting, deletions, eviction, labels, mending, table, takeover};
 use crate::app_state::AppState;
 use crate::clock;
@@ -101,6 +101,7 @@ async fn news(app: &Arc<AppState>, tier: &Tier) {
 async fn uploads(app: &Arc<AppState>, tier: &Tier) {
     let (mut pace, mut collection) = (Pace::of(tier), Collection::default());
     loop {
+        forget_left_packets(app, tier).await;
         let done = async {
             upload_all(app, tier, &mut collection).await?;
             collection.round(app, tier).await

@@ -91,6 +91,8 @@ impl Tier {
         if !settings.is_on() {
             return Ok(None);
         }
+        #[cfg(feature = "fault-points")]
+        object_tier::fault_points::on_point(storage_core::fault_points::reach);
         let store = settings
             .store()
             .map_err(|error| StoreError(settings_wrong(&error)))?;

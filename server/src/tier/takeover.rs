@@ -79,6 +79,7 @@ pub(crate) async fn take_over(
     // A task of a copy that was here before must not take the storage as well.
     chains.forget(id);
     let is_own = check_owner(tier, id, is_forced).await?;
+    storage_core::fault_point!(async "tier.takeover.begun");
     let (taken, end, bytes) = claim(app, tier, id, (is_own, is_forced)).await?;
     let chain = match taken {
         Takeover::Owned(chain) => Some(chain),
@@ -88,6 +89,7 @@ pub(crate) async fn take_over(
             return Ok(TakenOver::Sealed);
         }
     };
+    storage_core::fault_point!(async "tier.takeover.fenced");
     // It may have been deleted while the chain was read.
     if is_gone(&tier.bucket, id).await? {
         return Err(StorageError::StorageNotFound(id).into());
@@ -97,7 +99,9 @@ pub(crate) async fn take_over(
     let packets = rebuild(chains, id, (chain, end), progress).await?;
     tracing::info!(storage = %id, packets, is_closed, "a storage was taken over from its chain");
     if is_closed {
+        storage_core::fault_point!(async "tier.takeover.closed");
         app.engine.storages().finalize(id).await?;
+        storage_core::fault_point!(async "tier.takeover.finalized");
         return Ok(TakenOver::Finalized(packets));
     }
     Ok(TakenOver::Written(packets))

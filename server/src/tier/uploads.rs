@@ -122,20 +122,45 @@ pub(crate) async fn upload(
     file.is_own = true;
     file.labels_checksum = labels::checksum_of(&info);
     app.engine.tiering().uploaded(file, sums).await?;
+    storage_core::fault_point!(async "tier.upload.noted");
+    if storage_core::sabotaged!("evict-first") {
+        app.engine.tiering().evict(id).await?;
+    }
     // A journal that stays is read by the next upload, and there is none.
     let _ = tokio::fs::remove_file(journal).await;
+    storage_core::fault_point!(async "tier.upload.journal_removed");
     tracing::info!(storage = %id, name = info.name, "the storage is in the object store");
     forget_packets(tier, id).await;
+    storage_core::fault_point!(async "tier.upload.ended");
     Ok(())
 }
 
-/// Removes the packets of a sealed storage from its chain, if it has one.
-pub(super) async fn forget_packets(tier: &Tier, id: StorageId) {
+/// Removes packets from the chains of sealed storages that a crash, or a store that did not answer,
+/// left there.
+pub(super) async fn forget_left_packets(app: &AppState, tier: &Tier) {
+    let Some(chains) = tier.chains() else {
+        return;
+    };
+    for id in chains.known().finalized().await {
+        if matches!(app.engine.tiering().known(id), Ok(Some(_))) {
+            forget_packets(tier, id).await;
+        }
+    }
+}
+
+/// Removes the packets of a sealed storage from its chain, if it has one. That it has one is
+/// forgotten last: until then the next round repeats this.
+async fn forget_packets(tier: &Tier, id: StorageId) {
     if let Some(chains) = tier.chains() {
         chains.forget(id);
+    }
+    let collected = chain::collect(&tier.bucket, id).await;
+    storage_core::fault_point!(async "tier.upload.chain_collected");
+    let is_later = matches!(&collected, Err(error) if error.is_passing());
+    if let Some(chains) = tier.chains().filter(|_| !is_later) {
         chains.known().forget(id).await;
     }
-    match chain::collect(&tier.bucket, id).await {
+    match collected {
         Ok(collected) if collected.removed > 0 => tracing::info!(
             storage = %id, records = collected.removed, bytes = collected.bytes,
             "the packets of a sealed storage are removed from its chain"

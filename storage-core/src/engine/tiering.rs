@@ -137,6 +137,7 @@ impl Tiering {
         let _changing = storage.changing.lock().await;
         let name = FileName::TierSums(storage.id);
         self.publish(&storage, &name, sums).await?;
+        crate::fault_point!(async "tier.upload.sums_noted");
         self.publish_tier(&storage, tier).await
     }
 
@@ -211,10 +212,12 @@ impl Tiering {
         let storage = self.finalized(id)?;
         // First, and durably: from now on a hole is no damage.
         self.change(&storage, |tier| tier.is_evicted = true).await?;
+        crate::fault_point!(async "tier.evict.noted");
         let (slots, folder) = (self.slots.clone(), storage.folder.clone());
         let empty = move || {
             let freed = slots.empty_folder(&folder);
             let freed = freed.map_err(StorageError::io("evict files of", &folder))?;
+            crate::fault_point!("tier.evict.emptied");
             sync_folder(&folder)?;
             Ok(freed)
         };

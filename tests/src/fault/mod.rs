@@ -4,6 +4,7 @@
 //! Each scenario first runs without a fault; that gives the points that each step reaches, and what
 //! the server shows before and after it. A row then repeats the scenario with one fault.
 
+mod cluster;
 mod control;
 mod failing_disk;
 mod routes;
@@ -20,6 +21,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+pub use self::cluster::run_cluster_faults;
 pub use self::failing_disk::{FailingDisk, FailingKind, check_failing_disk};
 use self::rows::{Row, rows};
 use self::scenario::{SCENARIOS, Scenario};
@@ -69,6 +71,15 @@ pub struct FaultReport {
     pub lost: Vec<String>,
     /// Points that no step reached, by kind of fault.
     pub unreached: BTreeSet<String>,
+}
+
+impl FaultReport {
+    /// Adds what another run found.
+    pub fn add(&mut self, other: Self) {
+        self.counts.extend(other.counts);
+        self.lost.extend(other.lost);
+        self.unreached.extend(other.unreached);
+    }
 }
 
 /// A run of a scenario without a fault.
@@ -135,7 +146,7 @@ pub fn run_faults(plan: &FaultPlan, progress: impl Fn(&str) + Sync) -> FaultRepo
     let missing = plan
         .points
         .iter()
-        .filter(|point| point.starts_with(&plan.only));
+        .filter(|point| point.starts_with(&plan.only) && !point.starts_with(cluster::POINTS));
     let missing = missing.filter(|point| !reached.contains(point)).cloned();
     report.unreached = wanted
         .filter(|name| !hit.contains(name))

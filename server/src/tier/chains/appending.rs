@@ -119,6 +119,7 @@ async fn append_all(chains: &Chains, of: &StorageChain, mut chain: Chain) -> Res
         };
         pause = Pause::new();
         if !gathered.pieces.is_empty() {
+            storage_core::fault_point!(async "tier.chain.gathered");
             append(chains, (of, &mut chain), &gathered).await?;
         } else if of.is_closing() {
             return settled(chains, of, &mut chain, None).await;
@@ -144,6 +145,7 @@ async fn append(
     settled(chains, of, chain, Some(gathered)).await?;
     chains.counts.add(gathered.packets, gathered.bytes);
     of.reach(gathered.reached.clone());
+    storage_core::fault_point!(async "tier.chain.acknowledged");
     if let Some(next) = gathered.next_report {
         of.forget_reports(next);
     }

@@ -146,6 +146,16 @@ impl Known {
         let storages = self.content.lock().await.storages.clone();
         open(&self.engine, storages)
     }
+
+    /// Storages that are finalized here and have a chain.
+    pub(crate) async fn finalized(&self) -> Vec<StorageId> {
+        let storages = self.content.lock().await.storages.clone();
+        let is_finalized = |id: &StorageId| {
+            let info = self.engine.storages().get(*id);
+            info.is_ok_and(|info| info.state == StorageState::Finalized)
+        };
+        storages.into_keys().filter(is_finalized).collect()
+    }
 }
 
 async fn read(engine: &Engine) -> Result<Option<Content>, StorageError> {

@@ -102,6 +102,7 @@ pub(super) async fn open(chains: &Chains, of: &StorageChain) -> Result<Opened, R
         )));
     }
     chains.known.chained(id).await?;
+    storage_core::fault_point!(async "tier.chain.known");
     let mut walk = Walk {
         id,
         ends: Ends::new(),
@@ -125,6 +126,7 @@ pub(super) async fn open(chains: &Chains, of: &StorageChain) -> Result<Opened, R
             tracing::warn!(storage = %id, "the chain of the storage is closed: finalize it");
         }
     }
+    storage_core::fault_point!(async "tier.chain.opening");
     of.open(reached, grown);
     Ok(match chain {
         Some(chain) => Opened::Chain(Box::new(chain)),

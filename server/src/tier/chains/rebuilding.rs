@@ -66,6 +66,7 @@ pub(crate) async fn rebuild(
 ) -> Result<u64, RebuildError> {
     let rebuilding = Rebuilding::begin(chains, id);
     chains.known.rebuilding(id).await?;
+    storage_core::fault_point!(async "tier.rebuild.noted");
     let mut building = Building {
         engine: &chains.engine,
         provenances: &chains.provenances,
@@ -91,8 +92,10 @@ pub(crate) async fn rebuild(
         }
         return Err(error);
     }
+    storage_core::fault_point!(async "tier.rebuild.built");
     // A crash before this makes it again.
     chains.known.chained(id).await?;
+    storage_core::fault_point!(async "tier.rebuild.complete");
     // In this order: a push that is let in finds the chain.
     chains.continue_with(id, chain, reached);
     drop(rebuilding);
@@ -137,6 +140,7 @@ impl Building<'_> {
             progress.check()?;
             let record = record?;
             self.take(&record).await?;
+            storage_core::fault_point!(async "tier.rebuild.record");
             progress.add(record.payload.len() as u64);
         }
         // Nothing was acknowledged.
@@ -194,6 +198,7 @@ impl Building<'_> {
             ..new
         };
         storages.create(new).await?;
+        storage_core::fault_point!(async "tier.rebuild.made");
         self.is_made = true;
         Ok(())
     }

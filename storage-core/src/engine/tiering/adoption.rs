@@ -52,7 +52,10 @@ impl Tiering {
             .run(Cause::Import, move || stage(&adoption, to))
             .await;
         let published = match staged {
-            Ok(staged) => transfer.publish_staged(staged).await,
+            Ok(staged) => {
+                crate::fault_point!(async "tier.adopt.staged");
+                transfer.publish_staged(staged).await
+            }
             Err(error) => Err(error),
         };
         if published.is_err() {
