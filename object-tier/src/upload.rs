@@ -95,6 +95,9 @@ pub enum Uploaded {
     },
     /// Another node sealed the storage before. What was uploaded here is named by no seal.
     SealedByOther(Seal),
+    /// The storage was removed after a try before this had its seal ready: what is here is the
+    /// storage that was removed.
+    Removed,
 }
 
 /// Uploads a storage and seals it. A repeated upload continues an interrupted one: it does not read
@@ -114,9 +117,13 @@ pub async fn upload(
 ) -> Result<Uploaded, TierError> {
     let storage = upload.storage;
     upload.check()?;
-    removal::refuse_gone(bucket, storage).await?;
     let path = upload.journal.clone();
     let (journal, entries) = joined(spawn_blocking(move || Journal::open(&path)).await)?;
+    let had_seal = entries.iter().any(|entry| matches!(entry, Entry::Seal(_)));
+    if had_seal && removal::is_gone(bucket, storage).await? {
+        return Ok(Uploaded::Removed);
+    }
+    removal::refuse_gone(bucket, storage).await?;
     if let Some(seal) = Seal::get(bucket, storage).await? {
         return sealed_before(bucket, seal, &entries, upload.now).await;
     }

@@ -151,24 +151,25 @@ pub(super) async fn complete(app: &AppState, tier: &Tier) -> Result<(), TierErro
     Ok(())
 }
 
+/// Deletes a storage that another node has deleted.
+pub(super) async fn delete_here(app: &AppState, id: StorageId) -> Result<(), StorageError> {
+    app.engine.storages().delete(id).await?;
+    storage_core::fault_point!(async "tier.delete.followed");
+    app.open_files.close(id);
+    app.event_files.close(id).await;
+    app.unreadable.forget(id);
+    tracing::info!(storage = %id, "another node has deleted the storage; it is deleted here, too");
+    Ok(())
+}
+
 /// Deletes what another node has removed from the store, and what was only there.
-pub(super) async fn follow(app: &Arc<AppState>, tier: &Tier, id: StorageId) -> bool {
+pub(super) async fn follow(app: &Arc<AppState>, id: StorageId) -> bool {
     let known = app.engine.tiering().info(id);
     if !matches!(known, Ok(Some(_))) {
         return false;
     }
-    match app.engine.storages().delete(id).await {
-        Ok(()) => {
-            storage_core::fault_point!(async "tier.delete.followed");
-            app.open_files.close(id);
-            app.event_files.close(id).await;
-            app.unreadable.forget(id);
-            tracing::info!(
-                storage = %id, node = tier.node,
-                "another node has deleted the storage; it is deleted here, too"
-            );
-            true
-        }
+    match delete_here(app, id).await {
+        Ok(()) => true,
         // Said again in each round while the news are new.
         Err(error) => {
             tracing::debug!(

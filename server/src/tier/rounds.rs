@@ -129,6 +129,8 @@ async fn upload_all(
                 }
             }
             Err(UploadError::Store(error)) if error.is_passing() => return Err(error),
+            // It was deleted meanwhile.
+            Err(_) if app.engine.storages().get(info.id).is_err() => {}
             Err(error) => tracing::error!(
                 %error, storage = %info.id,
                 "a finalized storage cannot be uploaded; verify it, or look for it in the store"
@@ -192,7 +194,7 @@ async fn look_for_news(
         }
     }
     for id in gone {
-        deletions::follow(app, tier, id).await;
+        deletions::follow(app, id).await;
     }
     *seen_from = Some(next);
     Ok(())

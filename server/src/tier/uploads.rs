@@ -8,7 +8,7 @@ use storage_format::StorageId;
 use storage_format::storage_file::StorageState;
 use storage_format::tier_file::{TierFile, TieredFile};
 
-use super::{Tier, labels};
+use super::{Tier, deletions, labels};
 use crate::app_state::AppState;
 use crate::chunk_indexes::IndexState;
 use crate::clock;
@@ -115,7 +115,14 @@ pub(crate) async fn upload(
         } => (seal, sums, sums_at),
         Uploaded::SealedByOther(seal) => {
             tier.superseded.lock().insert(id);
+            // It says that a seal was on its way from here.
+            let _ = tokio::fs::remove_file(journal).await;
             return Err(UploadError::Superseded(id, seal.node));
+        }
+        // This node was killed before it noted its seal, and another one deleted the storage.
+        Uploaded::Removed => {
+            deletions::delete_here(app, id).await?;
+            return Err(StorageError::StorageNotFound(id).into());
         }
     };
     let mut file = tier_file(&seal, &tier.store, sums_at);
