@@ -1,5 +1,5 @@
-//! `cargo xtask fault`: kills the server at every named point, and hangs up there; and each of three
-//! nodes at every named point of what they do in an object store.
+//! `cargo xtask fault`: kills the server at every named point, and hangs up there; and each of
+//! three nodes at every named point of what they do in an object store.
 //!
 //! `--sabotage` switches on one deliberate defect after the other; each must be found.
 

@@ -243,6 +243,7 @@ async fn of_two_nodes_one_seals() {
                     won += 1;
                 }
                 Uploaded::SealedByOther(other) => assert_eq!(other, seal),
+                Uploaded::Removed => panic!("nobody removes it"),
             }
         }
         assert_eq!(won, 1);
@@ -300,6 +301,16 @@ async fn a_removed_storage_is_not_sealed() {
     remove_storage(&bucket, storage(), "b").await.unwrap();
     let error = send(&bucket, &node).await.unwrap_err();
     assert!(matches!(error, TierError::Gone(_)), "{error}");
+}
+
+#[tokio::test]
+async fn who_had_a_seal_ready_learns_that_the_storage_was_removed() {
+    let bucket = Faulty::new().bucket(8);
+    let node = node("a", &[100]);
+    send(&bucket, &node).await.unwrap();
+    remove_storage(&bucket, storage(), "b").await.unwrap();
+    let again = send(&bucket, &node).await.unwrap();
+    assert!(matches!(again, Uploaded::Removed), "{again:?}");
 }
 
 #[tokio::test]

@@ -90,12 +90,6 @@ pub(crate) async fn upload(
     }
     let parts = app.engine.tiering().parts(id).await?;
     progress.begin(parts.large.iter().map(|part| part.length).sum());
-    let local = |part: TierPart| LocalFile {
-        name: part.name,
-        path: part.path,
-        length: part.length,
-        checksum: part.checksum,
-    };
     let journal = parts.journal.clone();
     let upload = Upload {
         storage: id,
@@ -140,6 +134,15 @@ pub(crate) async fn upload(
     forget_packets(tier, id).await;
     storage_core::fault_point!(async "tier.upload.ended");
     Ok(())
+}
+
+fn local(part: TierPart) -> LocalFile {
+    LocalFile {
+        name: part.name,
+        path: part.path,
+        length: part.length,
+        checksum: part.checksum,
+    }
 }
 
 /// Removes packets from the chains of sealed storages that a crash, or a store that did not answer,

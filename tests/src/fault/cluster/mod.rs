@@ -1,6 +1,6 @@
 //! Faults in what nodes do in an object store: three of them share one, and for each point that a
 //! node reaches, it is killed there and started again. Nothing that was acknowledged may be missing
-//! then, nothing may be there twice, no node may show half a storage, and what was begun has to end.
+//! then, nothing may be there twice, no node may show half a storage, and what was begun must end.
 
 mod nodes;
 mod scripts;
@@ -117,7 +117,7 @@ fn short_rows() -> Vec<Row> {
 fn all_rows(plan: &FaultPlan, store: &ObjectStore) -> Vec<Row> {
     let run = |script: &'static Script| {
         let folder = plan.folder.join(format!("clean-{}", script.name));
-        let mut cluster = Cluster::begin(store, &folder, &plan.settings, script, None);
+        let mut cluster = Cluster::begin(store, &folder, &plan.settings, script.nodes, None);
         (script.run)(&mut cluster);
         let reached = cluster.take_reached();
         drop(cluster);
@@ -174,7 +174,7 @@ fn try_row(
 ) -> Result<bool, String> {
     let run = || {
         let armed = Some(row.armed.clone());
-        let mut cluster = Cluster::begin(store, folder, &plan.settings, row.script, armed);
+        let mut cluster = Cluster::begin(store, folder, &plan.settings, row.script.nodes, armed);
         (row.script.run)(&mut cluster);
         cluster.end()
     };

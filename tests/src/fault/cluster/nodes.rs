@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::super::control::{At, Control};
 use super::super::world::{LIMIT, wait_until};
-use super::scripts::Script;
 use crate::agent::{Agent, Receipt};
 use crate::http::{Connection, Request, Response};
 use crate::object_store::ObjectStore;
@@ -70,12 +69,12 @@ impl<'a> Cluster<'a> {
         store: &'a ObjectStore,
         folder: &Path,
         settings: &Settings,
-        script: &Script,
+        more: [&'static str; 3],
         armed: Option<Armed>,
     ) -> Self {
         let name = folder.file_name().expect("a run has a folder");
         let prefix = name.to_string_lossy().into_owned();
-        let nodes = script.nodes.iter().enumerate().map(|(at, more)| {
+        let nodes = more.iter().enumerate().map(|(at, more)| {
             let folder = folder.join(format!("node-{at}"));
             let control = Control::new(&folder.join("points"));
             let name = ["one", "two", "three"][at];

@@ -72,7 +72,9 @@ fn uploaded(cluster: &mut Cluster<'_>) -> String {
 fn upload(cluster: &mut Cluster<'_>) {
     let id = uploaded(cluster);
     cluster.until("it is not known that it is uploaded", |cluster| {
-        cluster.is_in_tier(0, &id, "uploaded")
+        ["uploaded", "evicted"]
+            .iter()
+            .any(|state| cluster.is_in_tier(0, &id, state))
     });
     cluster.until("its packets stay in the chain", |cluster| {
         let keys = cluster.keys(&id);
