@@ -16,6 +16,7 @@ use crate::options::Options;
 use crate::process::{
     ALL_STORES, cargo, command, fresh_folder, output, root, run, run_quietly, target,
 };
+use crate::suite;
 
 /// The variable that switches a defect on.
 const SABOTAGE: &str = "FAULT_SABOTAGE";
@@ -148,6 +149,7 @@ pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     let is_option = |word: &&String| !FLAGS.contains(&word.as_str());
     let rest: Vec<String> = arguments.iter().filter(is_option).cloned().collect();
     let options = Options::parse(&rest)?;
+    suite::install_object_store()?;
     let server = server()?;
     let begin = Instant::now();
     let plan = FaultPlan {

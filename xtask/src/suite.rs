@@ -254,6 +254,17 @@ fn install_peers() -> Outcome {
     ))
 }
 
+/// Installs the object store that nodes share.
+pub(crate) fn install_object_store() -> Outcome {
+    if install::ensure_peer(OBJECT_STORE) {
+        return Ok(());
+    }
+    Err(Failure::Run(format!(
+        "cannot install {} for Python",
+        OBJECT_STORE.name
+    )))
+}
+
 /// Runs every test, or with a filter only the tests whose name contains it.
 pub(crate) fn run_job(arguments: &[String]) -> Outcome {
     install::ensure(TOOLS)?;
