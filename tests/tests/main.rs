@@ -69,6 +69,7 @@ mod object_store;
 mod operation;
 mod otlp_grpc;
 mod ownership;
+mod packet_magic;
 mod packet_times;
 mod page;
 mod page_nodes;

@@ -27,6 +27,12 @@ pub enum DecodeFault {
         /// The id that was read.
         id: u64,
     },
+    /// The packet does not begin with the magic number of packets.
+    #[error("the magic number of the packet is {found:#x}, not 0xc1fc1fc1")]
+    MagicNumber {
+        /// The number that was read.
+        found: u64,
+    },
     /// The length of a packet must be a multiple of 8 bits.
     #[error("total length of the packet, {total}, is not a multiple of 8")]
     TotalLengthNotBytes {

@@ -264,6 +264,9 @@ fn reason(out: &mut impl Write, fault: &DecodeFault) -> fmt::Result {
                 "Event record type ID {id} doesn't select an existing event record type."
             )
         }
+        DecodeFault::MagicNumber { found } => {
+            write!(out, "Invalid packet magic number {found:#x}.")
+        }
         DecodeFault::TotalLengthNotBytes { total } => {
             write!(
                 out,

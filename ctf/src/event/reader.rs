@@ -14,6 +14,8 @@ use crate::element::ElementReader;
 
 /// Limit of consecutive event records without any bit in a packet.
 const IDLE_MAX: u32 = 1 << 16;
+/// The magic number of packets.
+const MAGIC: u64 = 0xc1fc_1fc1;
 
 /// The part of a packet that was not read because of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +129,7 @@ impl<'a> EventReader<'a> {
     ///
     /// # Errors
     ///
-    /// A [`DecodeError`] of the header or context.
+    /// A [`DecodeError`] of the header or context, or of a magic number that is not that of packets.
     pub fn next_packet(&mut self) -> Result<Option<&Packet>, DecodeError> {
         let offset = match self.state {
             State::Before(offset) => offset,
@@ -144,6 +146,15 @@ impl<'a> EventReader<'a> {
         self.interpreter.begin_packet(bytes);
         let preamble = self.read_preamble();
         self.gather();
+        // Whatever follows is of no packet of this trace, even if it can be decoded.
+        if let Some(found) = self.packet.magic.filter(|found| *found != MAGIC) {
+            let error = DecodeError {
+                offset: u64_from(offset) * 8,
+                fault: DecodeFault::MagicNumber { found },
+            };
+            self.error = Some(error);
+            return Err(error);
+        }
         match preamble {
             Ok(()) => {
                 self.preamble.clone_from(&self.interpreter);

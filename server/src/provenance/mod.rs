@@ -205,7 +205,7 @@ impl ReportedProvenance {
     }
 }
 
-/// The provenance of leaves, by id. A file that is damaged or belongs to another leaf is logged and
+/// The provenance of leaves, each read once, by id. A file that is damaged or belongs to another leaf is logged and
 /// ignored.
 ///
 /// # Errors
@@ -215,7 +215,8 @@ pub(crate) async fn load(
     id: StorageId,
     leaves: impl Iterator<Item = LeafId>,
 ) -> Result<BTreeMap<LeafId, Provenance>, StorageError> {
-    let wanted: Arc<[LeafId]> = leaves.collect();
+    // A page of packets names the leaf of each.
+    let wanted: Arc<BTreeSet<LeafId>> = Arc::new(leaves.collect());
     let mut found = BTreeMap::new();
     let mut listed_before = None;
     for _ in 0..READ_ATTEMPTS {
