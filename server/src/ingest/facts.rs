@@ -294,6 +294,10 @@ fn ctf_facts(plan: &Plan, packet: &[u8], discarded_before: Option<u64>) -> Packe
         }
         loop {
             match reader.next_event() {
+                // A query ends the packet there, too.
+                Ok(Some(event)) if event.nanoseconds().is_none() && event.clock().is_some() => {
+                    return partial(events);
+                }
                 Ok(Some(event)) => {
                     events += 1;
                     if let Some(instant) = event.nanoseconds() {

@@ -84,7 +84,15 @@ fn an_invalid_packet_has_the_events_before_the_damage_and_no_other_facts() {
         unreadable: 1,
         ..PacketContent::default()
     };
-    for (damaged, events) in [(&packet[..1000], 12), (&packet[1..5000], 0), (b"x", 0)] {
+    // Its times exceed 64 bits.
+    let mut late = packet[49_152..].to_vec();
+    late[36..40].copy_from_slice(&[0xfe, 0x5e, 0x34, 0xd1]);
+    for (damaged, events) in [
+        (&packet[..1000], 12),
+        (&packet[1..5000], 0),
+        (b"x", 0),
+        (&late, 0),
+    ] {
         assert_eq!(ctf_facts(&plan, damaged, Some(0)), content(events));
     }
     let fields = SpanFields::default();
