@@ -129,7 +129,8 @@ impl<'a> EventReader<'a> {
     ///
     /// # Errors
     ///
-    /// A [`DecodeError`] of the header or context, or of a magic number that is not that of packets.
+    /// A [`DecodeError`] of the header or context, or of a magic number that is not that of
+    /// packets.
     pub fn next_packet(&mut self) -> Result<Option<&Packet>, DecodeError> {
         let offset = match self.state {
             State::Before(offset) => offset,

@@ -205,8 +205,8 @@ impl ReportedProvenance {
     }
 }
 
-/// The provenance of leaves, each read once, by id. A file that is damaged or belongs to another leaf is logged and
-/// ignored.
+/// The provenance of leaves, each read once, by id. A file that is damaged or belongs to another
+/// leaf is logged and ignored.
 ///
 /// # Errors
 /// When the storage does not exist.
