@@ -29,6 +29,7 @@ mod damaged_storages;
 mod decoded_values;
 mod deleted_meanwhile;
 mod delta_table;
+mod derived_streams;
 mod disk_low;
 mod disk_probe;
 mod document_blocks;
