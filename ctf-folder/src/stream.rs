@@ -93,8 +93,18 @@ impl StreamFile {
         packets: &mut Vec<PacketEntry>,
     ) -> Result<(), FolderError> {
         let source = File::open(&self.path).map_err(|error| FolderError::io(&self.path, error))?;
-        let first = self.packet_at(plan, &source, 0, on_fault)?;
-        if let Some(entries) = self.index_entries() {
+        let indexed = self.index_entries();
+        let packet_at = |offset| self.packet_at(plan, &source, offset, on_fault);
+        let first = match packet_at(0) {
+            // Who reads the first packet finds out, too, and goes on with those in the index.
+            Err(error) if on_fault == OnFault::Skip => {
+                let others = indexed.iter().flatten().skip(1);
+                let mut intact = others.filter_map(|entry| packet_at(entry.offset).ok());
+                intact.next().ok_or(error)?
+            }
+            first => first?,
+        };
+        if let Some(entries) = indexed {
             let clock = plan.clock(first.preamble.class);
             let entries = entries.into_iter();
             packets.extend(entries.map(|entry| packet_of_index(&first, entry, clock)));

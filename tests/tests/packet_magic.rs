@@ -8,11 +8,11 @@ use harness::Server;
 
 use crate::queries::{run, wait_for_indexes};
 
-/// The second of four packets, and its events.
-const DAMAGED_AT: usize = 16_384;
+/// The events of all packets, and of each of the first two.
 const EVENTS: u64 = 800;
-const BEFORE: u64 = 218;
-const OF_IT: u64 = 218;
+const OF_ONE: u64 = 218;
+/// The length of a packet.
+const BYTES: usize = 16_384;
 
 fn copied(to: &Path, has_index: bool) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/lttng/uid/0/64-bit");
@@ -36,8 +36,15 @@ fn a_packet_with_another_magic_number_is_told_by_every_query() {
     let folder = tempfile::tempdir().unwrap();
     let (_data, server, mut api) = Server::fresh();
     let url = server.url();
-    for (has_index, expected) in [(true, EVENTS - OF_IT), (false, BEFORE)] {
-        let trace = folder.path().join(format!("index-{has_index}"));
+    for (packet, has_index, expected) in [
+        (1, true, EVENTS - OF_ONE),
+        (1, false, OF_ONE),
+        (0, true, EVENTS - OF_ONE),
+        // Nothing says where the next packet begins.
+        (0, false, 0),
+    ] {
+        let case = format!("packet {packet}, index {has_index}");
+        let trace = folder.path().join(&case);
         copied(&trace, has_index);
         let local = trace.to_str().unwrap();
         let count = |source: &[&str]| {
@@ -48,14 +55,14 @@ fn a_packet_with_another_magic_number_is_told_by_every_query() {
         assert_eq!((code, found), (0, EVENTS), "{errors}");
         let path = trace.join("chan_1");
         let mut bytes = fs::read(&path).unwrap();
-        bytes[DAMAGED_AT] ^= 1;
+        bytes[packet * BYTES] ^= 1;
         fs::write(&path, bytes).unwrap();
         let (code, found, errors) = count(&[local]);
-        assert_eq!((code, found), (1, expected), "{errors}");
+        assert_eq!((code, found), (1, expected), "{case}: {errors}");
         assert!(errors.contains("magic number"), "{errors}");
         let (code, _, errors) = run(&["decode", local, "-o", "counter"]);
         assert!(code == 1 && errors.contains("magic number"), "{errors}");
-        let storage = api.create_storage(&format!("index {has_index}"));
+        let storage = api.create_storage(&case);
         let (_, _, errors) = run(&["push", "--server", &url, "--storage", &storage, local]);
         let stored = ["--server", &url, "--storage", &storage];
         for is_finalized in [false, true] {
@@ -64,7 +71,7 @@ fn a_packet_with_another_magic_number_is_told_by_every_query() {
                 wait_for_indexes(&server, &storage);
             }
             let (code, found, told) = count(&stored);
-            assert_eq!((code, found), (1, expected), "{errors}{told}");
+            assert_eq!((code, found), (1, expected), "{case}: {errors}{told}");
             // An index counts what cannot be read.
             let reason = if is_finalized {
                 "cannot be read"
