@@ -11,6 +11,9 @@ use crate::http::{Client, PacketInfo};
 
 use super::trace_type::TraceType;
 
+/// Damaged packets of which it is told what is wrong.
+const DAMAGE_MAX: usize = 100;
+
 /// A packet to fetch.
 struct PendingPacket {
     number: u64,
@@ -27,6 +30,7 @@ pub(in crate::command) struct StoredPackets {
     storage: Uuid,
     pending: VecDeque<PendingPacket>,
     damage: Vec<String>,
+    more_damage: u64,
 }
 
 impl StoredPackets {
@@ -69,6 +73,7 @@ impl StoredPackets {
             storage,
             pending: pending.collect(),
             damage: Vec::new(),
+            more_damage: 0,
         })
     }
 
@@ -98,12 +103,23 @@ impl StoredPackets {
             let bytes = self.runtime.block_on(fetch)?;
             match DamagedBytes::decode(&bytes) {
                 None => return Ok(Some((stream, kind, bytes))),
-                Some(damaged) => {
-                    self.damage.push(format!("{stream}: {}", damaged.reason()));
-                }
+                Some(damaged) => self.note(|| format!("{stream}: {}", damaged.reason())),
             }
         }
         Ok(None)
+    }
+
+    /// Takes note of a damaged packet: of the first ones, what is wrong, and of all, how many.
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        if self.damage.len() < DAMAGE_MAX {
+            self.damage.push(what());
+            return;
+        }
+        self.more_damage += 1;
+        self.damage.truncate(DAMAGE_MAX);
+        let more = self.more_damage;
+        self.damage
+            .push(format!("{more} more packets cannot be read"));
     }
 
     /// What of the streams was damaged when it was pushed, as far as they were read.
